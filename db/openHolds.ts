@@ -1,0 +1,71 @@
+import type { Database } from './database.js';
+import type { PaymentRef } from './values.js';
+
+/** What a workflow needs to be started for a hold that already has a row. */
+export interface OpenHold {
+  holdId: string;
+  buyerId: string;
+  idempotencyKey: string;
+  requestHash: string;
+  lines: { sku: string; quantity: number }[];
+}
+
+/** HELD rows by id, a page at a time, for `adopt`: each needs a workflow. */
+export function listOpenHolds(
+  db: Database,
+  after: string | null,
+  limit: number,
+): Promise<OpenHold[]> {
+  return db.reads.rows<OpenHold>({
+    name: 'open_holds',
+    text: `
+      select h.id as "holdId", h.buyer_id as "buyerId", h.idempotency_key as "idempotencyKey",
+        h.request_hash as "requestHash",
+        (select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
+         from tahan.hold_lines l where l.hold_id = h.id) as lines
+      from tahan.holds h
+      where h.status = 'HELD' and ($1::uuid is null or h.id > $1)
+      order by h.id limit $2::int`,
+    values: [after, limit],
+  });
+}
+
+/** One hold as a workflow's start needs it, whatever its status; null when there is none. */
+export async function readOpenHold(
+  db: Database,
+  holdId: string,
+  withinMs?: number,
+): Promise<(OpenHold & { status: string }) | null> {
+  const [row] = await db.reads.rows<OpenHold & { status: string }>(
+    {
+      name: 'open_hold',
+      text: `
+        select h.id as "holdId", h.buyer_id as "buyerId", h.idempotency_key as "idempotencyKey",
+          h.request_hash as "requestHash", h.status,
+          coalesce((select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
+           from tahan.hold_lines l where l.hold_id = h.id), '[]') as lines
+        from tahan.holds h where h.id = $1::uuid`,
+      values: [holdId],
+    },
+    { withinMs },
+  );
+  return row ?? null;
+}
+
+/** Succeeded payments without a settlement on holds that have ended: read once when API or worker starts. */
+export function listUnsettledPayments(db: Database): Promise<(PaymentRef & { holdId: string })[]> {
+  return db.reads.rows<PaymentRef & { holdId: string }>({
+    name: 'unsettled_payments',
+    text: `
+      select p.provider, p.payment_id as "paymentId", p.hold_id as "holdId"
+      from tahan.payments p join tahan.holds h on h.id = p.hold_id
+      where p.status = 'succeeded' and p.settlement is null and h.status <> 'HELD'
+      order by p.provider, p.payment_id`,
+    values: [],
+  });
+}
+
+/** Answers when Postgres does: for /readyz. */
+export async function ping(db: Database, withinMs: number): Promise<void> {
+  await db.reads.rows({ name: 'ping', text: 'select 1', values: [] }, { withinMs });
+}
