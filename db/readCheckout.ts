@@ -43,13 +43,14 @@ export type AfterDeadline =
 export function readAfterDeadline(
   db: Database,
   holdId: string,
+  claimDeadline: string,
   withinMs?: number,
 ): Promise<AfterDeadline> {
   return db.reads.answer<AfterDeadline>(
     {
       name: 'after_deadline',
-      text: `select tahan.after_deadline($1::uuid) as answer`,
-      values: [holdId],
+      text: `select tahan.after_deadline($1::uuid, $2::timestamptz) as answer`,
+      values: [holdId, claimDeadline],
     },
     { withinMs },
   );

@@ -49,7 +49,7 @@ export function recordPayment(
   return db.changes.answer<RecordPaymentOutcome>(
     {
       name: 'record_payment',
-      text: `select tahan.record_payment($1::text, $2::text, $3::text, $4::text, $5::uuid, $6::text, $7::bigint, $8::text, $9::jsonb, $10::int) as answer`,
+      text: `select tahan.record_payment($1::text, $2::text, $3::text, $4::text, $5::uuid, $6::text, $7::bigint, $8::text, $9::json, $10::int) as answer`,
       values: [
         event.provider,
         event.paymentId,

@@ -1,0 +1,368 @@
+-- claim: takes the units of all lines, or of none, and writes the hold, in one transaction (R03).
+--
+-- Order of locks: the claim's key, the buyer, overdue holds by id, bins by (sku, id). A try stands
+-- in one savepoint: when it needs more overdue holds than it locked, holds and bins are both let go
+-- and the next try locks a bigger batch, so that nothing earlier is waited for while something later
+-- is held (a second reclaim inside the same try: 18 deadlocks in 2,984 calls).
+-- Outcomes and what they leave behind: db/claim.ts.
+create or replace function tahan.claim(
+  p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_lines jsonb,
+  p_hold_seconds integer, p_deadline timestamptz, p_order boolean, p_metadata jsonb,
+  p_budget_ms integer default 15000)
+returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp as $$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_deadline timestamptz := p_deadline;
+  v_waiting_for text;
+  v_known jsonb;
+  v_skus text[];
+  v_quantities integer[];
+  v_terms record;
+  v_batch integer := 8;
+  v_answer jsonb;
+begin
+  perform require_read_committed();
+  -- A repeat after the deadline still looks for its row, so only the budget bounds its wait.
+  if tahan_clock() >= p_deadline then
+    v_deadline := null;
+  end if;
+
+  v_waiting_for := 'KEY';
+  perform wait_within(v_budget_ends, v_deadline);
+  perform pg_advisory_xact_lock(key_lock(p_hold_id));
+
+  v_known := known_claim(p_hold_id, p_buyer_id, p_key, p_request_hash);
+  if v_known is not null then
+    return v_known;
+  end if;
+  if tahan_clock() >= p_deadline then
+    return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+  end if;
+
+  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku)
+  into v_skus, v_quantities
+  from (
+    select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity
+    from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)
+    group by 1
+  ) m;
+  select * into v_terms from claim_terms(v_skus);
+  if v_terms.unknown_sku is not null then
+    return jsonb_build_object('outcome', 'NOT_FOUND', 'sku', v_terms.unknown_sku);
+  end if;
+  if p_hold_seconds is not null and p_hold_seconds not between 1 and v_terms.max_hold_seconds then
+    return jsonb_build_object('outcome', 'HOLD_TOO_LONG', 'maxHoldSeconds', v_terms.max_hold_seconds);
+  end if;
+  if v_terms.inactive_sku is not null then
+    return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
+      jsonb_build_object('outcome', 'PRODUCT_INACTIVE', 'sku', v_terms.inactive_sku));
+  end if;
+  if p_order and jsonb_array_length(v_terms.currencies) > 1 then
+    return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
+      jsonb_build_object('outcome', 'MIXED_CURRENCIES', 'currencies', v_terms.currencies));
+  end if;
+
+  if v_terms.limited then
+    v_waiting_for := 'BUYER';
+    perform wait_within(v_budget_ends, v_deadline);
+    perform pg_advisory_xact_lock(buyer_lock(p_buyer_id));
+  end if;
+
+  v_waiting_for := 'STOCK';
+  loop
+    begin
+      v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities,
+        coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
+        p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
+      if v_answer ->> 'outcome' = 'HELD' then
+        return v_answer;
+      end if;
+      -- Whatever else it says, it must leave no stock change, no ledger row and no lock.
+      raise exception using errcode = 'TH904';
+    exception
+      when sqlstate 'TH904' then null;
+    end;
+    if v_answer ->> 'outcome' = 'CLAIM_TOO_LATE' then
+      return v_answer;
+    elsif v_answer ->> 'outcome' <> 'MORE_OVERDUE' then
+      return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_answer);
+    elsif tahan_clock() >= p_deadline then
+      return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    elsif clock_timestamp() >= v_budget_ends then
+      raise exception using errcode = '55P03';
+    end if;
+    v_batch := least(v_batch * 4, 2048);
+  end loop;
+exception
+  when lock_not_available then
+    -- Whichever came first has ended the wait: the claim's deadline or the call's budget.
+    if v_deadline is not null and v_deadline - tahan_clock() <= v_budget_ends - clock_timestamp() then
+      return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    elsif v_waiting_for = 'KEY' then
+      raise exception 'an identical claim is still running' using errcode = 'TH001';
+    else
+      raise exception 'the stock of this claim is locked by someone else' using errcode = 'TH003';
+    end if;
+end
+$$;
+
+-- What an earlier run of this claim has left, or null. Shows nothing to another buyer, key or body.
+create or replace function tahan.known_claim(
+  p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text)
+returns jsonb language plpgsql volatile as $$
+declare
+  v_hold tahan.holds;
+begin
+  select h.* into v_hold from tahan.holds h where h.id = p_hold_id;
+  if not found then
+    if exists (select from tahan.holds h where h.buyer_id = p_buyer_id and h.idempotency_key = p_key) then
+      return jsonb_build_object('outcome', 'KEY_REUSED');
+    end if;
+    return null;
+  end if;
+  if (v_hold.buyer_id, v_hold.idempotency_key, v_hold.request_hash)
+     is distinct from (p_buyer_id, p_key, p_request_hash) then
+    return jsonb_build_object('outcome', 'KEY_REUSED');
+  end if;
+  if v_hold.status = 'REJECTED' then
+    return v_hold.refusal || jsonb_build_object('requestHash', v_hold.request_hash);
+  end if;
+  return jsonb_build_object(
+    'outcome', 'ALREADY', 'holdId', v_hold.id, 'requestHash', v_hold.request_hash,
+    'status', v_hold.status, 'expiresAt', tahan.instant(v_hold.expires_at),
+    'remainingMs', tahan.ms_until(v_hold.expires_at, tahan.tahan_clock()));
+end
+$$;
+
+-- Keeps a refusal with all that its answer shows: a slow first attempt can't take the units after
+-- this one said no, and the same claim gets the same answer for ever.
+create or replace function tahan.reject_claim(
+  p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_metadata jsonb, p_refusal jsonb)
+returns jsonb language plpgsql volatile as $$
+declare
+  v_now timestamptz := tahan.tahan_clock();
+begin
+  insert into tahan.holds (
+    id, buyer_id, idempotency_key, request_hash, status, reason, refusal, metadata, created_at, closed_at)
+  values (
+    p_hold_id, p_buyer_id, p_key, p_request_hash, 'REJECTED', p_refusal ->> 'outcome', p_refusal,
+    coalesce(p_metadata, '{}'), v_now, v_now);
+  return p_refusal || jsonb_build_object('requestHash', p_request_hash);
+end
+$$;
+
+-- What the products of a claim have in common: the smallest hold time and cap, the strictest late
+-- policy (refund before review before accept_if_available).
+create or replace function tahan.claim_terms(p_skus text[], out unknown_sku text, out inactive_sku text,
+  out hold_seconds integer, out max_hold_seconds integer, out max_extensions integer,
+  out late_payment text, out limited boolean, out currencies jsonb)
+language plpgsql volatile as $$
+begin
+  if p_skus is null then
+    raise exception 'a claim needs lines' using errcode = '22023';
+  end if;
+  select
+    min(w.sku) filter (where p.sku is null),
+    min(w.sku) filter (where not p.active),
+    min(p.hold_seconds), min(p.max_hold_seconds), min(p.max_extensions),
+    case
+      when bool_or(p.late_payment = 'refund') then 'refund'
+      when bool_or(p.late_payment = 'review') then 'review'
+      else 'accept_if_available'
+    end,
+    coalesce(bool_or(p.per_buyer_limit is not null), false),
+    jsonb_agg(distinct p.currency)
+  into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
+    limited, currencies
+  from unnest(p_skus) as w (sku)
+  left join tahan.products p on p.sku = w.sku collate "C";
+end
+$$;
+
+-- One try: HELD, a refusal, CLAIM_TOO_LATE, or MORE_OVERDUE (there are overdue unpaid holds that this
+-- try did not lock). Anything but HELD is rolled back by the caller, locks and all.
+create or replace function tahan.try_claim(
+  p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[],
+  p_quantities integer[], p_hold_seconds integer, p_late_payment text, p_limited boolean,
+  p_order boolean, p_metadata jsonb, p_batch integer, p_budget_ends timestamptz, p_deadline timestamptz)
+returns jsonb language plpgsql volatile as $$
+declare
+  v_short text[];
+  v_over text[];
+  v_spread boolean[];
+  v_overdue uuid[] := '{}';
+  v_reclaim uuid[] := '{}';
+  v_bins bigint[];
+  v_now timestamptz;
+  v_over_limit record;
+  v_shortfalls jsonb;
+  v_hold uuid;
+begin
+  select array_agg(p.allocation = 'spread' order by w.i) into v_spread
+  from unnest(p_skus) with ordinality as w (sku, i) join tahan.products p on p.sku = w.sku collate "C";
+  v_short := short_skus(p_skus, p_quantities);
+  if p_limited then
+    v_over := over_limit(p_buyer_id, p_skus, p_quantities);
+  end if;
+
+  -- Quick pass: a bin that nobody has locked and that covers the only line alone.
+  if cardinality(p_skus) = 1 and v_spread[1] and v_short is null and v_over is null then
+    v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+  end if;
+
+  if v_bins is null then
+    if v_short is not null or v_over is not null then
+      v_now := tahan_clock();
+      v_overdue := overdue_holds(v_short, p_buyer_id, v_over, v_now, p_batch);
+      perform lock_holds(v_overdue, p_budget_ends, p_deadline);
+      -- Look again, now that they are locked: a payment or a rival may have been first (A1).
+      v_now := tahan_clock();
+      select coalesce(array_agg(h.id order by h.id), '{}') into v_reclaim
+      from holds h
+      where h.id = any (v_overdue) and h.status = 'HELD' and h.expires_at <= v_now
+        and pending_payment(h.id) is null;
+    end if;
+    -- One ordered pass over the bins of the products and of those holds, which may have other products.
+    select array_agg(b.id order by b.sku, b.id) into v_bins
+    from bins b
+    where b.id in (
+      select o.id from bins o where o.sku = any (p_skus)
+      union all
+      select a.bin_id from allocations a where a.hold_id = any (v_reclaim));
+    v_bins := coalesce(v_bins, '{}');
+    perform lock_bins(v_bins, p_budget_ends, p_deadline);
+  end if;
+
+  v_now := tahan_clock();
+  if v_now >= p_deadline then
+    return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+  end if;
+  foreach v_hold in array v_reclaim loop
+    perform give_back(v_hold, 'EXPIRED', 'payment window over', 'claim ' || p_hold_id, v_now);
+  end loop;
+
+  if p_limited then
+    v_over := over_limit(p_buyer_id, p_skus, p_quantities);
+    if v_over is not null then
+      if cardinality(overdue_holds(null, p_buyer_id, v_over, v_now, 1)) > 0 then
+        return jsonb_build_object('outcome', 'MORE_OVERDUE');
+      end if;
+      select jsonb_build_object('outcome', 'BUYER_LIMIT', 'sku', p.sku, 'limit', p.per_buyer_limit)
+      into v_shortfalls
+      from products p where p.sku = v_over[1];
+      return v_shortfalls;
+    end if;
+  end if;
+
+  -- Only from the locked bins: one that was added meanwhile is not ours to take from (A11).
+  select jsonb_agg(jsonb_build_object('sku', s.sku, 'requested', s.quantity, 'available', s.sellable) order by s.sku),
+    array_agg(s.sku)
+  into v_shortfalls, v_short
+  from (
+    select w.sku, w.quantity, coalesce((
+      select sum(greatest(b.available - b.safety_stock, 0))
+      from bins b where b.id = any (v_bins) and b.sku = w.sku collate "C"), 0) as sellable
+    from unnest(p_skus, p_quantities) as w (sku, quantity)
+  ) s
+  where s.sellable < s.quantity;
+  if v_short is not null then
+    if cardinality(overdue_holds(v_short, null, null, v_now, 1)) > 0 then
+      return jsonb_build_object('outcome', 'MORE_OVERDUE');
+    end if;
+    return jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls', v_shortfalls);
+  end if;
+
+  -- The end counts from here, after all waits: a hold of one second must not be born overdue (A14).
+  insert into holds (
+    id, buyer_id, idempotency_key, request_hash, status, expires_at, late_payment, metadata, created_at)
+  values (
+    p_hold_id, p_buyer_id, p_key, p_request_hash, 'HELD', v_now + p_hold_seconds * interval '1 second',
+    p_late_payment, coalesce(p_metadata, '{}'), v_now);
+  insert into hold_lines (hold_id, sku, quantity, unit_price_minor, open_until)
+  select p_hold_id, w.sku, w.quantity, p.price_minor, v_now + p_hold_seconds * interval '1 second'
+  from unnest(p_skus, p_quantities) as w (sku, quantity) join products p on p.sku = w.sku collate "C";
+  for i in 1 .. cardinality(p_skus) loop
+    perform take_units(p_hold_id, p_skus[i], p_quantities[i], v_bins, v_spread[i],
+      'checkout', 'buyer ' || p_buyer_id, v_now);
+  end loop;
+  if p_order then
+    insert into orders (hold_id, order_number, currency, total_minor, placed_at)
+    select p_hold_id, new_order_number(), max(p.currency), sum(l.unit_price_minor * l.quantity), v_now
+    from hold_lines l join products p on p.sku = l.sku where l.hold_id = p_hold_id;
+  end if;
+  return jsonb_build_object(
+    'outcome', 'HELD', 'holdId', p_hold_id, 'requestHash', p_request_hash,
+    'expiresAt', instant(v_now + p_hold_seconds * interval '1 second'),
+    'remainingMs', ms_until(v_now + p_hold_seconds * interval '1 second', tahan_clock()));
+end
+$$;
+
+-- Products whose bins, as a plain read sees them, can't cover their line; null when all can.
+create or replace function tahan.short_skus(p_skus text[], p_quantities integer[]) returns text[]
+language sql volatile as $$
+  select array_agg(w.sku)
+  from unnest(p_skus, p_quantities) as w (sku, quantity)
+  where w.quantity > coalesce((
+    select sum(greatest(b.available - b.safety_stock, 0)) from tahan.bins b where b.sku = w.sku collate "C"), 0)
+$$;
+
+-- Products whose limit this claim would pass; null when none. The count is a statement of its own,
+-- after the buyer's lock: together with it, it read 0 for a true 1 (A12).
+create or replace function tahan.over_limit(p_buyer_id text, p_skus text[], p_quantities integer[])
+returns text[] language sql volatile as $$
+  select array_agg(p.sku order by p.sku)
+  from unnest(p_skus, p_quantities) as w (sku, quantity) join tahan.products p on p.sku = w.sku collate "C"
+  where p.per_buyer_limit is not null
+    and tahan.bought_units(p_buyer_id, p.sku) + w.quantity > p.per_buyer_limit
+$$;
+
+-- One unlocked bin that covers a line alone, locked, or null. When it returns none it may still have
+-- locked bins that a rival made too small, so the locks are rolled back with the block (A3).
+create or replace function tahan.quick_bin(p_hold_id uuid, p_sku text, p_quantity integer) returns bigint[]
+language plpgsql volatile as $$
+declare
+  v_bin bigint;
+begin
+  select b.id into v_bin
+  from tahan.bins b
+  where b.sku = p_sku and b.available - b.safety_stock >= p_quantity
+  order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
+  limit 1
+  for no key update skip locked;
+  if v_bin is null then
+    raise exception using errcode = 'TH904';
+  end if;
+  return array[v_bin];
+exception
+  when sqlstate 'TH904' then return null;
+end
+$$;
+
+-- Overdue unpaid holds by id, the oldest first into the batch: those with units of the given
+-- products, and the buyer's own that use up a limit. Only through the index of open lines.
+create or replace function tahan.overdue_holds(
+  p_skus text[], p_buyer_id text, p_over text[], p_now timestamptz, p_batch integer)
+returns uuid[] language sql volatile as $$
+  select coalesce(array_agg(o.hold_id order by o.hold_id), '{}')
+  from (
+    select c.hold_id
+    from unnest(p_skus) as s (sku)
+    cross join lateral (
+      select l.hold_id
+      from tahan.hold_lines l
+      where l.sku = s.sku collate "C" and l.open_until <= p_now
+        and not exists (
+          select from tahan.payments p
+          where p.hold_id = l.hold_id and p.status = 'succeeded' and p.in_time and p.settlement is null)
+      order by l.open_until
+      limit p_batch) c
+    union
+    select h.id
+    from tahan.holds h
+    where h.buyer_id = p_buyer_id and h.status = 'HELD' and h.expires_at <= p_now
+      and exists (select from tahan.hold_lines l where l.hold_id = h.id and l.sku = any (p_over))
+      and not exists (
+        select from tahan.payments p
+        where p.hold_id = h.id and p.status = 'succeeded' and p.in_time and p.settlement is null)
+  ) o
+$$;

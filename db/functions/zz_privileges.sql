@@ -1,0 +1,12 @@
+-- The app's role may call the contract and read; nothing else (S20). PUBLIC may execute nothing.
+revoke execute on all functions in schema tahan from public;
+revoke execute on all functions in schema tahan from tahan_app;
+revoke all on all tables in schema tahan from tahan_app;
+grant usage on schema tahan to tahan_app;
+grant select on all tables in schema tahan to tahan_app;
+grant execute on function
+  tahan.claim, tahan.confirm, tahan.expire, tahan.cancel, tahan.extend, tahan.record_payment,
+  tahan.adjust, tahan.restock, tahan.put_product, tahan.put_bin, tahan.add_key, tahan.revoke_key,
+  tahan.after_deadline, tahan.availability, tahan.show_hold, tahan.show_product,
+  tahan.product_settings, tahan.tahan_clock, tahan.instant
+to tahan_app;
