@@ -233,7 +233,8 @@ begin
     perform lock_bins(v_bins, p_budget_ends, p_deadline);
   end if;
 
-  v_now := tahan_clock();
+  -- A clock that steps back must not undo what was decided under the locks of the overdue holds.
+  v_now := greatest(v_now, tahan_clock());
   if v_now >= p_deadline then
     return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
   end if;

@@ -28,7 +28,7 @@ begin
   end if;
   v_waiting_for := 'STOCK';
   perform lock_bins(bins_of_hold(p_hold_id), v_budget_ends, null);
-  perform give_back(p_hold_id, 'EXPIRED', 'payment window over', 'timer', tahan_clock());
+  perform give_back(p_hold_id, 'EXPIRED', 'payment window over', 'timer', greatest(v_now, tahan_clock()));
   return jsonb_build_object('outcome', 'EXPIRED');
 exception
   when lock_not_available then perform raise_busy(v_waiting_for);

@@ -1,0 +1,191 @@
+import { randomUUID } from 'node:crypto';
+import express from 'express';
+import type { NextFunction, Request, RequestHandler, Response } from 'express';
+import helmet from 'helmet';
+import type { Logger } from 'pino';
+import { pinoHttp } from 'pino-http';
+import type { Database } from '../db/database.js';
+import { readSalt } from '../db/installation.js';
+import { send, sendSettle } from '../workflows/contract.js';
+import type { Holds } from '../workflows/contract.js';
+import { Keys } from './auth.js';
+import { Claims } from './claims.js';
+import { Clock } from './clock.js';
+import { errors, Problem } from './errors.js';
+import { asProblem, check, checkText, parseJson } from './faults.js';
+import { idempotencyKey, theOne } from './headers.js';
+import { healthRoutes } from './health.js';
+import { holdRoutes } from './holds.js';
+import { ledgerRoutes } from './ledger.js';
+import { openApiRoute } from './openapi.js';
+import { paymentRoutes } from './payments.js';
+import { productRoutes } from './products.js';
+import type { Call, Reply, Route } from './route.js';
+import type { ApiSettings } from './settings.js';
+
+export interface ApiParts {
+  db: Database;
+  holds: Holds;
+  settings: ApiSettings;
+  logger: Logger;
+  /** How messages reach the workflows; a test may listen in. */
+  send?: typeof send;
+  sendSettle?: typeof sendSettle;
+}
+
+/** What the routes work with. */
+export interface Api extends Required<ApiParts> {
+  keys: Keys;
+  claims: Claims;
+  /** The salt of this installation's hold ids, read once. */
+  salt(withinMs: number): Promise<string>;
+}
+
+/** Every route of this service, in the order of /openapi.json. */
+export const routes: Route[] = [
+  ...holdRoutes,
+  ...productRoutes,
+  ...ledgerRoutes,
+  ...paymentRoutes,
+  ...healthRoutes,
+  openApiRoute(() => routes),
+];
+
+export function createApi(parts: ApiParts): express.Express {
+  const api: Api = {
+    send,
+    sendSettle,
+    ...parts,
+    keys: new Keys(parts.db),
+    claims: new Claims(parts.settings.claimsInFlight),
+    salt: saltOnce(parts.db),
+  };
+  const app = express();
+  app.disable('x-powered-by');
+  app.disable('etag');
+  // No `qs`: nested parameters can't be made, and a repeated one is a list, which no field takes.
+  app.set('query parser', 'simple');
+  app.set('case sensitive routing', true);
+  app.set('strict routing', true);
+  app.use(log(parts.logger));
+  app.use(helmet());
+  for (const route of routes) app[route.method](route.path, ...serve(route, api));
+  app.use((req: Request) => {
+    throw new Problem('ROUTE_NOT_FOUND', `There is no ${req.method} ${req.path.slice(0, 200)}.`);
+  });
+  app.use(answerProblem(parts.logger));
+  return app;
+}
+
+/** The order of checks: key, headers, size and form of the body, fields. The first fault answers. */
+function serve(route: Route, api: Api): RequestHandler[] {
+  const authenticate: RequestHandler = async (req, res, next) => {
+    const call = { clock: new Clock(), actor: route.role } as Call;
+    if (route.role === 'shop' || route.role === 'operator') {
+      const header = theOne(req, 'authorization', 'UNAUTHENTICATED');
+      const key = await api.keys.authenticate(header, route.role, call.clock);
+      call.role = key.role;
+      call.actor = `${key.role}:${key.name}`;
+    }
+    if (route.idempotencyKey !== undefined) {
+      call.idempotencyKey = idempotencyKey(req, route.idempotencyKey === 'required');
+    }
+    res.locals['call'] = call;
+    next();
+  };
+  const answer: RequestHandler = async (req, res) => {
+    const call = res.locals['call'] as Call;
+    // A body that came slowly is the caller's time, not ours.
+    call.clock = new Clock();
+    call.requestId = req.id as string;
+    call.params = params(req);
+    call.query = check(route.query, query(req), 'query');
+    call.rawHeaders = req.rawHeaders;
+    if (route.role === 'signed') call.raw = (req.body ?? Buffer.alloc(0)) as Buffer;
+    else if (route.body !== undefined) call.body = check(route.body, json(req), 'body');
+    write(res, await route.handle(call, api));
+  };
+  return [authenticate, ...(route.method === 'get' ? [] : [readBody(route)]), answer];
+}
+
+/** The raw bytes: signatures are over them, and Postgres can't hold all that JSON may say. */
+function readBody(route: Route): RequestHandler {
+  const limit = route.role === 'signed' ? 256 * 1024 : 16 * 1024;
+  return express.raw({ limit, type: () => true, inflate: false });
+}
+
+function json(req: Request): unknown {
+  const type = req.headers['content-type'] ?? '';
+  if (!/^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i.test(type)) {
+    throw new Problem('INVALID_REQUEST', 'Send JSON with `Content-Type: application/json`.');
+  }
+  return parseJson((req.body ?? Buffer.alloc(0)) as Buffer);
+}
+
+function params(req: Request): Record<string, string> {
+  const found = req.params as Record<string, string>;
+  for (const value of Object.values(found)) checkText(value, 'The path');
+  return found;
+}
+
+function query(req: Request): unknown {
+  for (const [name, value] of Object.entries(req.query)) {
+    checkText(name, 'The query');
+    for (const text of [value].flat()) checkText(text as string, 'The query');
+  }
+  return { ...req.query };
+}
+
+function write(res: Response, { status, body, headers = {} }: Reply): void {
+  res.status(status).set('cache-control', 'no-store').set(headers).json(body);
+}
+
+/** The one place that writes problems: no stack and no SQL leaves it (S22). */
+function answerProblem(logger: Logger) {
+  return (error: unknown, req: Request, res: Response, _next: NextFunction): void => {
+    if (res.headersSent || req.destroyed || res.destroyed) {
+      res.destroy();
+      return;
+    }
+    const known = asProblem(error);
+    if (known === undefined) logger.error({ err: error, requestId: req.id }, 'defect');
+    const problem = known ?? new Problem('INTERNAL_ERROR', 'Something went wrong in this service.');
+    const { status } = errors[problem.code];
+    res
+      .status(status)
+      .set('cache-control', 'no-store')
+      .set(problem.headers)
+      .set(status === 503 ? { 'retry-after': String(problem.retryAfterSeconds) } : {})
+      .set(status === 401 ? { 'www-authenticate': 'Bearer' } : {})
+      .type('application/problem+json')
+      .send(JSON.stringify({ ...problem.toJSON(), request_id: req.id }));
+  };
+}
+
+/** One line per request: no headers, no query and no body, since they hold keys and buyers (S21). */
+function log(logger: Logger): RequestHandler {
+  return pinoHttp({
+    logger,
+    quietReqLogger: true,
+    genReqId: (_req, res) => {
+      const id = randomUUID();
+      res.setHeader('x-request-id', id);
+      return id;
+    },
+    serializers: {
+      req: (req: { method: string; url: string }) => ({
+        method: req.method,
+        path: req.url.split('?', 1)[0],
+      }),
+      res: (res: { statusCode: number }) => ({ status: res.statusCode }),
+      err: () => undefined,
+    },
+    customLogLevel: (_req, res) => (res.statusCode >= 500 ? 'warn' : 'info'),
+  });
+}
+
+/** Read when first needed, so that the API starts while Postgres is away. */
+function saltOnce(db: Database): Api['salt'] {
+  let salt: string | undefined;
+  return async (withinMs) => (salt ??= await readSalt(db, withinMs));
+}

@@ -1,0 +1,150 @@
+import { Webhook } from 'standardwebhooks';
+import { readOpenHold } from '../db/openHolds.js';
+import { recordPayment } from '../db/recordPayment.js';
+import type { PaymentEvent } from '../db/recordPayment.js';
+import { adoptionRequest } from '../workflows/contract.js';
+import type { Api } from './app.js';
+import type { Clock } from './clock.js';
+import { Problem } from './errors.js';
+import { check, parseJson } from './faults.js';
+import { theOne } from './headers.js';
+import { noHold } from './holds.js';
+import { ok, route } from './route.js';
+import type { Route } from './route.js';
+import * as schemas from './schemas.js';
+
+/** All after the arrival: the event is stored, and then Temporal has the rest of the time. */
+const storeUntilMs = 2500;
+const lockUntilMs = 2000;
+
+export const paymentRoutes: Route[] = [
+  route({
+    method: 'post',
+    path: '/v1/payments/events',
+    summary: 'A payment event, signed by Standard Webhooks',
+    role: 'signed',
+    query: schemas.noQuery,
+    body: schemas.paymentEvent,
+    answers: {
+      200: { description: 'Stored and passed on; do not repeat', schema: schemas.paymentAnswer },
+    },
+    codes: [
+      'HOLD_NOT_FOUND',
+      'ORDER_NOT_FOUND',
+      'PAYMENT_OF_OTHER_HOLD',
+      'STOCK_LEDGER_BUSY',
+      'WORKFLOW_UNAVAILABLE',
+    ],
+    async handle({ raw, rawHeaders, clock }, api) {
+      const eventId = verify(raw!, rawHeaders, api.settings.webhookSecrets);
+      const payload = parseJson(raw!);
+      const { type } = check(schemas.anyEvent, payload, 'body');
+      // Nobody waits for them yet, and a sender that is told 4xx would repeat them for days.
+      if (!known.has(type)) return ok({ outcome: 'IGNORED', hold_id: null });
+      const { data } = check(schemas.paymentEvent, payload, 'body');
+      return receive(
+        {
+          provider: data.provider,
+          paymentId: data.payment_id,
+          eventId,
+          status: type.slice('payment.'.length) as PaymentEvent['status'],
+          holdId: data.hold_id?.toLowerCase() ?? null,
+          orderNumber: data.order_number ?? null,
+          amountMinor: data.amount_minor,
+          currency: data.currency,
+          payload,
+        },
+        api,
+        clock,
+      );
+    },
+  }),
+];
+
+const known = new Set(['payment.succeeded', 'payment.failed', 'payment.refunded']);
+
+/**
+ * 200 means "I own it now": the event is stored in Postgres, and Temporal has the payment where a
+ * hold or a settlement waits for it. A repeat passes on again what was stored but not passed on
+ * (F16). Whatever is not stored, or not passed on, is answered so that the sender repeats (B09).
+ */
+async function receive(event: PaymentEvent, api: Api, clock: Clock) {
+  const recorded = await recordPayment(api.db, event, {
+    withinMs: clock.left(storeUntilMs),
+    lockBudgetMs: clock.left(lockUntilMs),
+  });
+  switch (recorded.outcome) {
+    case 'UNMATCHED':
+      if (event.orderNumber === null) throw noHold();
+      throw new Problem('ORDER_NOT_FOUND', 'There is no such order.');
+    case 'OTHER_HOLD':
+      throw new Problem(
+        'PAYMENT_OF_OTHER_HOLD',
+        `The payment ${event.paymentId} was reported for another hold before.`,
+      );
+    case 'RECORDED':
+    case 'DUPLICATE':
+      if (recorded.status === 'succeeded' && recorded.settlement === null) {
+        await passOn(recorded.holdId, event, api, clock);
+      }
+      return ok({ outcome: recorded.outcome, hold_id: recorded.holdId });
+  }
+}
+
+/** To the hold's workflow, which confirms it; when that has completed, to a settlement of its own. */
+async function passOn(
+  holdId: string,
+  { provider, paymentId, eventId, amountMinor, currency }: PaymentEvent,
+  { db, holds, send, sendSettle }: Api,
+  clock: Clock,
+): Promise<void> {
+  const row = await readOpenHold(db, holdId, clock.left());
+  if (row === null) throw noHold();
+  const payment = { provider, paymentId, amountMinor, currency, eventId: eventId! };
+  const request = adoptionRequest(row, { indexed: holds.indexed });
+  let sent: { outcome: string } = await send(
+    holds,
+    request,
+    { kind: 'payment', payment: { ...payment, status: 'succeeded' } },
+    { withinMs: clock.left() },
+  );
+  if (sent.outcome === 'ENDED') {
+    sent = await sendSettle(holds, holdId, { provider, paymentId }, { withinMs: clock.left() });
+    if (sent.outcome === 'ENDED') return;
+  }
+  if (sent.outcome !== 'SENT') {
+    throw new Problem(
+      'WORKFLOW_UNAVAILABLE',
+      'The event is stored, but Temporal did not take it yet. Send it again.',
+      { retryAfterSeconds: 5 },
+    );
+  }
+}
+
+/**
+ * Standard Webhooks over the raw bytes, with any of the secrets; answers the event's id. The forms
+ * are checked first: the library reads a timestamp with parseInt, so "1700000000x" would pass.
+ * @throws Problem SIGNATURE_INVALID
+ */
+export function verify(raw: Buffer, rawHeaders: string[], secrets: string[]): string {
+  const header = (name: string, form: RegExp): string => {
+    const value = theOne({ rawHeaders }, name, 'SIGNATURE_INVALID');
+    if (value !== undefined && form.test(value)) return value;
+    throw new Problem('SIGNATURE_INVALID', `The header ${name} is missing or malformed.`);
+  };
+  const headers = {
+    'webhook-id': header('webhook-id', /^[\x21-\x7e]{1,255}$/),
+    'webhook-timestamp': header('webhook-timestamp', /^[1-9]\d{0,11}$/),
+    'webhook-signature': header('webhook-signature', /^[\x20-\x7e]{1,4000}$/),
+  };
+  let reason = 'No secret is set.';
+  for (const secret of secrets) {
+    try {
+      new Webhook(secret).verify(raw, headers, { jsonParse: false });
+      return headers['webhook-id'];
+    } catch (error) {
+      reason = error instanceof Error ? error.message : String(error);
+    }
+  }
+  throw new Problem('SIGNATURE_INVALID', `The delivery is not accepted: ${reason}.`);
+}

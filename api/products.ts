@@ -1,0 +1,264 @@
+import { randomUUID } from 'node:crypto';
+import { adjust } from '../db/adjust.js';
+import { putBin } from '../db/bin.js';
+import { putProduct } from '../db/product.js';
+import type { PutOutcome } from '../db/product.js';
+import { readAvailability } from '../db/readAvailability.js';
+import { listProducts, readProduct } from '../db/readProduct.js';
+import type { Product } from '../db/readProduct.js';
+import { restock } from '../db/restock.js';
+import type { StockOutcome } from '../db/stock.js';
+import type { Api } from './app.js';
+import { noProduct } from './checkout.js';
+import type { Clock } from './clock.js';
+import { Problem } from './errors.js';
+import { check } from './faults.js';
+import { ok, route } from './route.js';
+import type { Call, Reply, Route } from './route.js';
+import * as schemas from './schemas.js';
+import { productSettings, showAvailability, showBin, showPage, showProduct } from './show.js';
+
+/** After the arrival; the same for the others. */
+const readUntilMs = 3000;
+/** Under the 4.7 s of the whole answer: a change that waits for a lock says so itself. */
+const changeUntilMs = 4000;
+const lockUntilMs = 3000;
+
+export const productRoutes: Route[] = [
+  route({
+    method: 'get',
+    path: '/v1/products',
+    summary: 'Products by SKU',
+    role: 'shop',
+    query: schemas.pageQuery,
+    answers: { 200: { description: 'A page of products', schema: schemas.list(schemas.product) } },
+    codes: [],
+    async handle({ query, clock, role }, { db }) {
+      const page = await listProducts(db, query, clock.left(readUntilMs));
+      return ok(showPage(page, (one) => showProduct(one, { withBins: role === 'operator' })));
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/products/:sku',
+    summary: 'A product; its bins for an operator',
+    role: 'shop',
+    query: schemas.noQuery,
+    answers: { 200: { description: 'The product', schema: schemas.product } },
+    codes: ['INVALID_SKU', 'PRODUCT_NOT_FOUND'],
+    async handle({ params, clock, role }, api) {
+      const product = await theProduct(api, skuOf(params), clock);
+      return ok(showProduct(product, { withBins: role === 'operator' }));
+    },
+  }),
+  route({
+    method: 'put',
+    path: '/v1/products/:sku',
+    summary: 'Create a product or change its settings',
+    role: 'operator',
+    query: schemas.noQuery,
+    body: schemas.productBody,
+    answers: {
+      200: { description: 'Changed, or as it was', schema: schemas.product },
+      201: { description: 'Created', schema: schemas.product, headers: ['Location'] },
+    },
+    codes: ['INVALID_SKU', 'INVALID_HOLD_SECONDS', 'REASON_REQUIRED', 'STOCK_LOCK_TIMEOUT'],
+    async handle({ params, body, clock, actor }, api) {
+      const sku = skuOf(params);
+      const { reason = null, ...settings } = body;
+      const outcome = await putProduct(
+        api.db,
+        sku,
+        productSettings(settings),
+        { actor, reason },
+        patience(clock),
+      );
+      const status = statusOf(outcome, sku);
+      const product = showProduct(await theProduct(api, sku, clock), { withBins: true });
+      const location = `/v1/products/${encodeURIComponent(sku)}`;
+      return { status, body: product, ...(status === 201 ? { headers: { location } } : {}) };
+    },
+  }),
+  route({
+    method: 'put',
+    path: '/v1/products/:sku/bins/:code',
+    summary: 'Create an empty bin or change its safety stock',
+    role: 'operator',
+    query: schemas.noQuery,
+    body: schemas.binBody,
+    answers: {
+      200: { description: 'Changed, or as it was', schema: schemas.binAnswer },
+      201: { description: 'Created', schema: schemas.binAnswer },
+    },
+    codes: ['INVALID_SKU', 'PRODUCT_NOT_FOUND', 'REASON_REQUIRED', 'STOCK_LOCK_TIMEOUT'],
+    async handle({ params, body, clock, actor }, api) {
+      const sku = skuOf(params);
+      const code = binOf(params);
+      const { reason = null, safety_stock: safetyStock } = body;
+      const bin = { sku, code, ...(safetyStock === undefined ? {} : { safetyStock }) };
+      const status = statusOf(await putBin(api.db, bin, { actor, reason }, patience(clock)), sku);
+      const { bins } = await theProduct(api, sku, clock);
+      return { status, body: showBin(bins.find((one) => one.code === code)!) };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/products/:sku/bins/:code/restock',
+    summary: 'Add units that arrived',
+    role: 'operator',
+    query: schemas.noQuery,
+    body: schemas.restockBody,
+    idempotencyKey: 'optional',
+    answers: { 200: { description: 'Added', schema: schemas.stockChanged } },
+    codes: stockCodes(),
+    async handle(call, { db }) {
+      const change = { ...stockChange(call), quantity: call.body.quantity };
+      return stocked(await restock(db, change, patience(call.clock)), change, change.quantity);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/products/:sku/bins/:code/adjustments',
+    summary: 'Correct the available units',
+    role: 'operator',
+    query: schemas.noQuery,
+    body: schemas.adjustmentBody,
+    idempotencyKey: 'optional',
+    answers: { 200: { description: 'Corrected', schema: schemas.stockChanged } },
+    codes: [...stockCodes(), 'INSUFFICIENT_STOCK'],
+    async handle(call, { db }) {
+      const change = { ...stockChange(call), delta: call.body.delta };
+      return stocked(await adjust(db, change, patience(call.clock)), change, -change.delta);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/products/:sku/availability',
+    summary: 'What may be shown of a product; only a checkout decides',
+    role: 'shop',
+    query: schemas.noQuery,
+    answers: { 200: { description: 'The counts', schema: schemas.availability } },
+    codes: ['INVALID_SKU', 'PRODUCT_NOT_FOUND'],
+    async handle({ params, clock }, { db }) {
+      const sku = skuOf(params);
+      const [found] = await readAvailability(db, [sku], clock.left(readUntilMs));
+      if (found === undefined) throw noProduct(sku);
+      return ok(showAvailability(found));
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/availability',
+    summary: 'What may be shown of up to 200 products, in one snapshot',
+    role: 'shop',
+    query: schemas.noQuery,
+    body: schemas.availabilityBody,
+    answers: { 200: { description: 'The counts', schema: schemas.availabilityList } },
+    codes: ['INVALID_SKU'],
+    async handle({ body, clock }, { db }) {
+      const skus = [...new Set(body.skus)];
+      const items = await readAvailability(db, skus, clock.left(readUntilMs));
+      const known = new Set(items.map((one) => one.sku));
+      return ok({
+        items: items.map(showAvailability),
+        unknown: skus.filter((sku) => !known.has(sku)),
+      });
+    },
+  }),
+];
+
+function stockCodes() {
+  return [
+    'INVALID_SKU',
+    'INVALID_QUANTITY',
+    'REASON_REQUIRED',
+    'IDEMPOTENCY_KEY_REUSED',
+    'PRODUCT_NOT_FOUND',
+    'BIN_NOT_FOUND',
+    'STOCK_LOCK_TIMEOUT',
+  ] as const satisfies Route['codes'];
+}
+
+function patience(clock: Clock) {
+  return { withinMs: clock.left(changeUntilMs), lockBudgetMs: clock.left(lockUntilMs) };
+}
+
+async function theProduct({ db }: Api, sku: string, clock: Clock): Promise<Product> {
+  const product = await readProduct(db, sku, clock.left());
+  if (product === null) throw noProduct(sku);
+  return product;
+}
+
+function skuOf(params: Record<string, string>): string {
+  return check(schemas.skuPath, { sku: params['sku'] }, 'path').sku;
+}
+
+function binOf(params: Record<string, string>): string {
+  return check(schemas.binPath, { code: params['code'] }, 'path').code;
+}
+
+function stockChange(call: Call<unknown, { reason: string; reference?: string | undefined }>) {
+  return {
+    sku: skuOf(call.params),
+    bin: binOf(call.params),
+    reason: call.body.reason,
+    actor: call.actor,
+    requestId: call.idempotencyKey ?? randomUUID(),
+    reference: call.body.reference ?? null,
+  };
+}
+
+function statusOf(outcome: PutOutcome, sku: string): 200 | 201 {
+  switch (outcome.outcome) {
+    case 'CREATED':
+      return 201;
+    case 'CHANGED':
+    case 'UNCHANGED':
+      return 200;
+    case 'REASON_REQUIRED':
+      throw new Problem('REASON_REQUIRED', 'A change of what exists needs a reason.');
+    case 'INVALID':
+      // Each field alone was checked before: what is left is how they fit together.
+      if (outcome.field === 'products_hold_seconds_range') {
+        const detail = 'must not be more than max_hold_seconds';
+        throw new Problem('INVALID_HOLD_SECONDS', `body hold_seconds: ${detail}.`, {
+          members: { errors: [{ in: 'body', field: 'hold_seconds', detail }] },
+        });
+      }
+      throw new Problem('INVALID_REQUEST', `The settings do not fit together: ${outcome.field}.`);
+    case 'NOT_FOUND':
+      throw noProduct(sku);
+  }
+}
+
+/** @param taken how many units were to leave the available ones */
+function stocked(
+  outcome: StockOutcome,
+  { sku, bin }: { sku: string; bin: string },
+  taken: number,
+): Reply {
+  switch (outcome.outcome) {
+    case 'DONE': {
+      const { counts, version, safetyStock } = outcome;
+      return ok({ sku, bin, ...counts, safety_stock: safetyStock, version });
+    }
+    case 'INSUFFICIENT_STOCK':
+      throw new Problem(
+        'INSUFFICIENT_STOCK',
+        `Nothing was changed: bin ${bin} has ${outcome.available} available units, ${taken} were to leave it; what is held or sold is not touched.`,
+        { members: { shortfalls: [{ sku, requested: taken, available: outcome.available }] } },
+      );
+    case 'INVALID_QUANTITY':
+      throw new Problem('INVALID_QUANTITY', 'A bin holds at most 2,000,000,000 units.');
+    case 'REASON_REQUIRED':
+      throw new Problem('REASON_REQUIRED', 'A change of stock needs a reason.');
+    case 'KEY_REUSED':
+      throw new Problem(
+        'IDEMPOTENCY_KEY_REUSED',
+        'This Idempotency-Key was used for another change of this bin.',
+      );
+    case 'NOT_FOUND':
+      if (outcome.what === 'product') throw noProduct(sku);
+      throw new Problem('BIN_NOT_FOUND', `${sku} has no bin ${bin}.`);
+  }
+}

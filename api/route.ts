@@ -1,0 +1,64 @@
+import type { z } from 'zod';
+import type { Role } from '../db/keys.js';
+import type { Api } from './app.js';
+import type { Clock } from './clock.js';
+import type { ErrorCode } from './errors.js';
+
+/**
+ * A route is said once: what it takes, what it answers, and the function between. `app.ts` serves
+ * the list, `openapi.ts` writes it down.
+ */
+export interface Route {
+  method: 'get' | 'put' | 'post';
+  /** In Express's form: /v1/holds/:id */
+  path: string;
+  summary: string;
+  /** The least role that may call it; `none` needs no key, `signed` needs a valid signature. */
+  role: Role | 'none' | 'signed';
+  query: z.ZodType;
+  body?: z.ZodType;
+  /** Whether the Idempotency-Key header is required, allowed, or of no meaning. */
+  idempotencyKey?: 'required' | 'optional';
+  answers: Record<number, { description: string; schema: z.ZodType; headers?: string[] }>;
+  /** What it refuses with, beside what every route of its role can say. */
+  codes: ErrorCode[];
+  handle(call: Call, api: Api): Promise<Reply>;
+}
+
+export interface Call<Query = unknown, Body = unknown> {
+  clock: Clock;
+  params: Record<string, string>;
+  query: Query;
+  body: Body;
+  /** The raw body, only where the route is `signed`. */
+  raw?: Buffer;
+  /** name: value pairs as they came, for what Node joins or drops when a header is repeated. */
+  rawHeaders: string[];
+  /** Empty unless the route takes one. */
+  idempotencyKey: string | undefined;
+  role: Role | undefined;
+  /** Who did it, for the ledger: role and name of the key. */
+  actor: string;
+  requestId: string;
+}
+
+export interface Reply {
+  status: number;
+  body: unknown;
+  headers?: Record<string, string>;
+}
+
+/** Ties the handler's types to the schemas, and forgets them: a list of routes is of one type. */
+export function route<Query extends z.ZodType, Body extends z.ZodType>(
+  said: Omit<Route, 'query' | 'body' | 'handle'> & {
+    query: Query;
+    body?: Body;
+    handle(call: Call<z.infer<Query>, z.infer<Body>>, api: Api): Promise<Reply>;
+  },
+): Route {
+  return said;
+}
+
+export function ok(body: unknown): Reply {
+  return { status: 200, body };
+}

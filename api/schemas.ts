@@ -1,0 +1,447 @@
+import { z } from 'zod';
+
+/**
+ * What comes in and what goes out, once: these schemas check requests and make /openapi.json.
+ * Objects that come in are strict: an unknown field is refused, so that a misspelt one is not
+ * taken for a wish (S14). What is wrong with which field decides the code: `faults.ts`.
+ */
+
+/** ASCII only and compared bytewise: `01234` is not `1234`, and no two SKUs look alike. */
+export const skuPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$/;
+
+const maxInt4 = 2_147_483_647;
+
+export const sku = z
+  .string({ error: 'must be text' })
+  .regex(skuPattern, {
+    error: 'must be 1 to 64 characters of A-Z a-z 0-9 . _ : / - and begin with a letter or a digit',
+  })
+  .meta({ description: 'Case-sensitive and compared bytewise.', example: 'TICKET-1' });
+
+export const binCode = z
+  .string()
+  .regex(skuPattern, {
+    error: 'must be 1 to 64 characters of A-Z a-z 0-9 . _ : / - and begin with a letter or a digit',
+  })
+  .meta({ example: 'main' });
+
+export const buyerId = z
+  .string({ error: 'must be text of 1 to 200 characters' })
+  .min(1, { error: 'must not be empty' })
+  .max(200, { error: 'must have at most 200 characters' })
+  .meta({ description: "The shop's own id of the buyer.", example: 'buyer-17' });
+
+const quantity = (most: number) => {
+  const error = `must be a whole number from 1 to ${most.toLocaleString('en-US')}, as a JSON number`;
+  return z.int({ error }).min(1, { error }).max(most, { error });
+};
+
+/** What one product of a checkout may ask for, after its lines were added up (B04). */
+export const maxQuantity = 10_000;
+
+const seconds = z
+  .int({ error: 'must be a whole number of seconds, at least 1' })
+  .min(1, { error: 'must be a whole number of seconds, at least 1' })
+  .max(maxInt4, { error: `must be at most ${maxInt4}` });
+
+const count = (most = maxInt4) => {
+  const error = `must be a whole number from 0 to ${most}`;
+  return z.int({ error }).min(0, { error }).max(most, { error });
+};
+
+const reason = z
+  .string({ error: 'must say why, in words' })
+  .max(500, { error: 'must have at most 500 characters' })
+  .refine((text) => text.trim() !== '', { error: 'must say why, in words' })
+  .meta({ description: 'Kept in the ledger.', example: 'counted again' });
+
+const currency = z
+  .string()
+  .regex(/^[A-Z]{3}$/, { error: 'must be an ISO 4217 code of three upper-case letters' })
+  .meta({ example: 'EUR' });
+
+const amountMinor = z
+  .int({ error: 'must be a whole number of minor units' })
+  .min(0, { error: 'must not be negative' })
+  .meta({ description: 'Whole minor units (cents).', example: 2500 });
+
+const money = z.strictObject({ amount_minor: amountMinor, currency }).meta({ id: 'Money' });
+
+/** At most 2 KB as JSON, keys and values text. Not for personal data. */
+const metadata = z
+  .record(z.string(), z.string({ error: 'must be text' }), {
+    error: 'must be an object of texts',
+  })
+  .refine((value) => Buffer.byteLength(JSON.stringify(value)) <= 2048, {
+    error: 'must be at most 2 KB',
+  })
+  .meta({ description: 'Up to 2 KB of texts. Not for personal data.' });
+
+// ---------------------------------------------------------------------------------------------
+// Requests
+
+export const checkoutBody = z
+  .strictObject({
+    buyer_id: buyerId,
+    lines: z
+      .array(z.strictObject({ sku, quantity: quantity(maxQuantity) }), {
+        error: 'must be a list of 1 to 50 lines {sku, quantity}',
+      })
+      .min(1, { error: 'must have at least one line' })
+      .max(50, { error: 'must have at most 50 lines' })
+      .meta({ description: 'Lines of the same product are added up.' }),
+    hold_seconds: seconds
+      .optional()
+      .meta({ description: "At most the products' smallest max_hold_seconds; theirs if missing." }),
+    metadata: metadata.optional(),
+  })
+  .meta({ id: 'Checkout' });
+export type CheckoutBody = z.infer<typeof checkoutBody>;
+
+export const cancelBody = z.strictObject({ reason }).meta({ id: 'Cancel' });
+export const extendBody = z.strictObject({ seconds }).meta({ id: 'Extend' });
+
+export const restockBody = z
+  .strictObject({
+    quantity: quantity(2_000_000_000),
+    reason,
+    reference: z.string().min(1).max(200).optional(),
+  })
+  .meta({ id: 'Restock' });
+
+const deltaError = 'must be a whole number that is not 0, as a JSON number';
+export const adjustmentBody = z
+  .strictObject({
+    delta: z
+      .int({ error: deltaError })
+      .min(-2_000_000_000, { error: deltaError })
+      .max(2_000_000_000, { error: deltaError })
+      .refine((delta) => delta !== 0, { error: deltaError }),
+    reason,
+    reference: z.string().min(1).max(200).optional(),
+  })
+  .meta({ id: 'Adjustment' });
+
+const dayError = 'must be a whole number of seconds from 1 to 86,400';
+const holdSeconds = z
+  .int({ error: dayError })
+  .min(1, { error: dayError })
+  .max(86_400, { error: dayError });
+
+const productSettings = {
+  name: z.string().min(1).max(200),
+  active: z.boolean(),
+  price: money
+    .refine(({ amount_minor }) => amount_minor <= 10_000_000_000, {
+      error: 'must be at most 10,000,000,000 minor units',
+    })
+    .nullable()
+    .meta({ description: 'null: the product has no price.' }),
+  hold_seconds: holdSeconds,
+  max_hold_seconds: holdSeconds,
+  max_extensions: count(100),
+  per_buyer_limit: count().nullable().meta({ description: '0: none allowed; null: no limit.' }),
+  late_payment: z.enum(['refund', 'accept_if_available', 'review']),
+  allocation: z.enum(['in_order', 'spread']),
+  display: z.enum(['exact', 'bands']),
+};
+
+export const productBody = z
+  .strictObject({
+    ...z.strictObject(productSettings).partial().shape,
+    reason: reason.optional(),
+  })
+  .meta({
+    id: 'ProductChange',
+    description:
+      'What is left out keeps its value. A change of an existing product needs a reason.',
+  });
+
+export const binBody = z
+  .strictObject({ safety_stock: count(2_000_000_000).optional(), reason: reason.optional() })
+  .meta({ id: 'BinChange' });
+
+export const availabilityBody = z
+  .strictObject({
+    skus: z
+      .array(sku, { error: 'must be a list of 1 to 200 SKUs' })
+      .min(1, { error: 'must have at least one SKU' })
+      .max(200, { error: 'must have at most 200 SKUs' }),
+  })
+  .meta({ id: 'AvailabilityQuestion' });
+
+/** In the query of a read or an action: the answer is 404 unless the hold is this buyer's (S6). */
+export const ownerQuery = z.strictObject({ buyer_id: buyerId.optional() });
+export const noQuery = z.strictObject({});
+
+const limit = z
+  .string()
+  .regex(/^([1-9]\d?|1\d\d|200)$/, { error: 'must be a number from 1 to 200' })
+  .transform(Number)
+  .default(50)
+  .meta({ type: 'integer', minimum: 1, maximum: 200 });
+
+const cursor = z
+  .string()
+  .min(1)
+  .max(500)
+  .meta({ description: '`next_cursor` of the page before.' });
+
+/** RFC 3339 with an offset, in the years that every part of the system can hold; as UTC. */
+const instant = z.iso
+  .datetime({ offset: true, error: 'must be an RFC 3339 time with an offset or Z' })
+  .refine((text) => /^(19[7-9]\d|2\d\d\d)/.test(text) && !Number.isNaN(Date.parse(text)), {
+    error: 'must be in the years 1970 to 2999',
+  })
+  .transform((text) => new Date(text).toISOString())
+  .meta({ type: 'string', format: 'date-time' });
+
+const holdStatus = z.enum(['HELD', 'CONFIRMED', 'CANCELLED', 'EXPIRED', 'REJECTED']);
+const movementType = z.enum([
+  'reserve',
+  'confirm_sold',
+  'release_reservation',
+  'manual_adjustment',
+  'restock',
+  'return',
+]);
+
+export const holdsQuery = z.strictObject({
+  status: holdStatus.optional(),
+  sku: sku.optional(),
+  buyer_id: buyerId.optional(),
+  expires_before: instant.optional(),
+  cursor: cursor.optional(),
+  limit,
+});
+
+export const movementsQuery = z.strictObject({
+  sku: sku.optional(),
+  type: movementType.optional(),
+  from: instant.optional(),
+  to: instant.optional(),
+  cursor: cursor.optional(),
+  limit,
+});
+
+export const skuPath = z.strictObject({ sku });
+export const binPath = z.strictObject({ code: binCode });
+export const pageQuery = z.strictObject({ cursor: cursor.optional(), limit });
+export const holdMovementsQuery = z.strictObject({
+  buyer_id: buyerId.optional(),
+  cursor: cursor.optional(),
+  limit,
+});
+
+/** Any event of a payment service; what more it says is kept as it came. */
+export const anyEvent = z.looseObject({ type: z.string().min(1).max(200) });
+
+/** The events that this service acts on; other types are answered 200 and left alone for now. */
+export const paymentEvent = z
+  .looseObject({
+    type: z.enum(['payment.succeeded', 'payment.failed', 'payment.refunded']),
+    timestamp: z.string().min(1).max(64),
+    data: z
+      .looseObject({
+        payment_id: z.string().min(1).max(200),
+        hold_id: z.uuid({ error: 'must be the id of a hold' }).optional(),
+        order_number: z.string().min(1).max(40).optional(),
+        amount_minor: amountMinor,
+        currency,
+        provider: z
+          .string()
+          .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
+            error: 'must be 1 to 64 characters of A-Z a-z 0-9 . _ -',
+          })
+          .default('default'),
+      })
+      .refine((data) => (data.hold_id === undefined) !== (data.order_number === undefined), {
+        error: 'must name exactly one of hold_id and order_number',
+      }),
+  })
+  .meta({ id: 'PaymentEvent' });
+
+// ---------------------------------------------------------------------------------------------
+// Answers
+
+const time = z.string().meta({ format: 'date-time', example: '2026-01-31T12:00:00.000Z' });
+
+const allocation = z.object({ bin: z.string(), quantity: z.int() });
+
+export const payment = z
+  .object({
+    provider: z.string(),
+    payment_id: z.string(),
+    status: z.enum(['succeeded', 'failed', 'refunded']),
+    amount_minor: z.int(),
+    currency: z.string(),
+    received_at: time.nullable(),
+    in_time: z.boolean().nullable(),
+    settlement: z
+      .enum(['APPLIED', 'REFUND_DUE', 'REFUNDED', 'ACCEPTED_LATE', 'NEEDS_REVIEW'])
+      .nullable(),
+    settlement_reason: z.enum(['LATE', 'SURPLUS', 'MISMATCH', 'RETURNED', 'REVIEWED']).nullable(),
+  })
+  .meta({ id: 'Payment' });
+
+const shortfall = z.object({ sku: z.string(), requested: z.int(), available: z.int() });
+
+export const hold = z
+  .object({
+    id: z.uuid(),
+    status: holdStatus,
+    buyer_id: z.string(),
+    lines: z.array(
+      z.object({ sku: z.string(), quantity: z.int(), allocations: z.array(allocation) }),
+    ),
+    created_at: time,
+    expires_at: time.nullable(),
+    expires_in_seconds: z.int(),
+    server_time: time,
+    closed_at: time.nullable(),
+    reason: z.string().nullable(),
+    refusal: z
+      .looseObject({ code: z.string(), shortfalls: z.array(shortfall).optional() })
+      .nullable()
+      .meta({ description: 'Why a REJECTED hold was refused; null for all others.' }),
+    extensions: z.int(),
+    metadata: z.record(z.string(), z.string()),
+    payments: z.array(payment),
+    order_number: z.string().nullable(),
+    workflow_id: z.string(),
+  })
+  .meta({ id: 'Hold' });
+
+export const order = z
+  .object({
+    order_number: z.string(),
+    status: z.enum(['pending_payment', 'paid', 'cancelled', 'expired']),
+    buyer_id: z.string(),
+    lines: z.array(
+      z.object({
+        sku: z.string(),
+        quantity: z.int(),
+        unit_price: money.nullable(),
+        allocations: z.array(allocation),
+      }),
+    ),
+    total: money.nullable(),
+    placed_at: time,
+    reservation_expires_at: time.nullable(),
+    expires_in_seconds: z.int(),
+    server_time: time,
+    reason: z.string().nullable(),
+    metadata: z.record(z.string(), z.string()),
+    payments: z.array(payment),
+    hold_id: z.uuid(),
+    workflow_id: z.string(),
+  })
+  .meta({ id: 'Order' });
+
+export const claiming = z
+  .object({
+    id: z.uuid(),
+    status: z.literal('CLAIMING'),
+    detail: z.string(),
+    workflow_id: z.string(),
+  })
+  .meta({ id: 'Claiming', description: 'Not decided yet: repeat the POST with the same key.' });
+
+const bin = z
+  .object({
+    code: z.string(),
+    available: z.int(),
+    held: z.int(),
+    sold: z.int(),
+    total: z.int(),
+    safety_stock: z.int(),
+    sellable: z.int(),
+    version: z.int(),
+    updated_at: time,
+  })
+  .meta({ id: 'Bin' });
+
+export const product = z
+  .object({
+    sku: z.string(),
+    ...productSettings,
+    created_at: time,
+    updated_at: time,
+    bins: z.array(bin).optional().meta({ description: 'Only for an operator key.' }),
+  })
+  .meta({ id: 'Product' });
+
+export const binAnswer = bin;
+
+const counts = z.object({ available: z.int(), held: z.int(), sold: z.int() });
+
+export const stockChanged = z
+  .object({
+    sku: z.string(),
+    bin: z.string(),
+    ...counts.shape,
+    safety_stock: z.int(),
+    version: z.int(),
+  })
+  .meta({ id: 'StockChanged' });
+
+export const availability = z
+  .object({
+    sku: z.string(),
+    active: z.boolean(),
+    available: z.int(),
+    sellable: z.int().meta({ description: 'What a claim may take.' }),
+    held: z.int(),
+    sold: z.int(),
+    total: z.int(),
+    safety_stock: z.int(),
+    next_release_at: time.nullable(),
+    as_of: time,
+  })
+  .meta({ id: 'Availability' });
+
+export const movement = z
+  .object({
+    id: z.string(),
+    sku: z.string(),
+    bin: z.string(),
+    bin_version: z.int(),
+    hold_id: z.string().nullable(),
+    order_number: z.string().nullable(),
+    type: movementType,
+    quantity: z.int(),
+    from: counts,
+    to: counts,
+    reason: z.string(),
+    actor: z.string(),
+    request_id: z.string().nullable(),
+    metadata: z.record(z.string(), z.unknown()),
+    created_at: time,
+  })
+  .meta({ id: 'Movement' });
+
+export const list = <Item extends z.ZodType>(item: Item) =>
+  z.object({ items: z.array(item), next_cursor: z.string().nullable() });
+
+export const availabilityList = z.object({
+  items: z.array(availability),
+  unknown: z.array(z.string()).meta({ description: 'SKUs of the question that are no product.' }),
+});
+
+export const paymentAnswer = z
+  .object({
+    outcome: z.enum(['RECORDED', 'DUPLICATE', 'IGNORED']),
+    hold_id: z.string().nullable(),
+  })
+  .meta({ id: 'PaymentAnswer' });
+
+export const problem = z
+  .looseObject({
+    type: z.string(),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string(),
+    code: z.string(),
+    request_id: z.string(),
+  })
+  .meta({ id: 'Problem' });

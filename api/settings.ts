@@ -1,0 +1,88 @@
+import { z } from 'zod';
+
+const text = z.string().min(1);
+const flag = z
+  .enum(['', '0', '1', 'false', 'true'])
+  .default('')
+  .transform((value) => value === '1' || value === 'true');
+
+/**
+ * Standard Webhooks secrets, separated by spaces or commas: several are valid at once, so that they
+ * can be rotated. 24 to 64 random bytes in base64, with or without `whsec_`.
+ */
+const webhookSecrets = z
+  .string({ error: 'is missing: without it anybody could confirm a hold' })
+  .transform((value) => value.split(/[\s,]+/).filter((secret) => secret !== ''))
+  .refine((secrets) => secrets.length > 0, {
+    error: 'is empty: without it anybody could confirm a hold',
+  })
+  .refine((secrets) => secrets.every(isSecret), {
+    error:
+      'must hold secrets of 24 to 64 bytes in base64, such as whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+  });
+
+function isSecret(secret: string): boolean {
+  const base64 = secret.replace(/^whsec_/, '');
+  const bytes = Buffer.from(base64, 'base64');
+  return bytes.length >= 24 && bytes.length <= 64 && bytes.toString('base64') === base64;
+}
+
+const environment = z.object({
+  HOST: text.default('127.0.0.1'),
+  PORT: z.coerce.number().int().min(0).max(65_535).default(3000),
+  /** The owner's address; the connection then takes the app's role. */
+  DATABASE_URL: text.optional(),
+  /** The app's own address, in place of it. */
+  TAHAN_APP_DATABASE_URL: text.optional(),
+  TAHAN_WEBHOOK_SECRETS: webhookSecrets,
+  /** About what the engine finishes in 2 s. */
+  TAHAN_CLAIMS_IN_FLIGHT: z.coerce.number().int().min(1).max(100_000).default(60),
+  TAHAN_LOG_LEVEL: z
+    .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
+    .default('info'),
+  TAHAN_EXIT_WITH_PARENT: flag,
+});
+
+/** What the routes need to know. */
+export interface ApiSettings {
+  webhookSecrets: string[];
+  claimsInFlight: number;
+}
+
+export interface Settings extends ApiSettings {
+  host: string;
+  port: number;
+  databaseUrl: string;
+  takeAppRole: boolean;
+  logLevel: string;
+  exitWithParent: boolean;
+}
+
+/** Thrown with one line for each variable that must be corrected; their values are not repeated. */
+export class InvalidSettings extends Error {
+  override readonly name = 'InvalidSettings';
+}
+
+export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
+  const read = environment.safeParse(env);
+  if (!read.success) {
+    throw new InvalidSettings(
+      read.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'),
+    );
+  }
+  const found = read.data;
+  const databaseUrl = found.TAHAN_APP_DATABASE_URL ?? found.DATABASE_URL;
+  if (databaseUrl === undefined) {
+    throw new InvalidSettings('DATABASE_URL is missing: the address of Postgres');
+  }
+  return {
+    host: found.HOST,
+    port: found.PORT,
+    databaseUrl,
+    takeAppRole: found.TAHAN_APP_DATABASE_URL === undefined,
+    webhookSecrets: found.TAHAN_WEBHOOK_SECRETS,
+    claimsInFlight: found.TAHAN_CLAIMS_IN_FLIGHT,
+    logLevel: found.TAHAN_LOG_LEVEL,
+    exitWithParent: found.TAHAN_EXIT_WITH_PARENT,
+  };
+}

@@ -1,0 +1,1 @@
+export function build(say: (step: string) => void): Promise<string>;

@@ -1,0 +1,120 @@
+import { demonstrate, playSku } from './demonstration.js';
+import type { Report } from './report.mjs';
+import { System } from './system.js';
+
+export interface LaunchOptions {
+  /** Stop after the demonstration. */
+  once: boolean;
+  fresh: boolean;
+  demonstrate: boolean;
+}
+
+/**
+ * Everything after installation: start, show, and wait until somebody says stop. Answers with the exit
+ * code. Whatever happens, what was started is stopped.
+ */
+export async function launch(options: LaunchOptions, report: Report): Promise<number> {
+  const stop = stopAsked();
+  const system = new System(options, report);
+  const ends = Promise.race([stop.asked, system.broken]);
+  try {
+    // When somebody says stop in the middle of a start, what it starts from then on ends at once.
+    const interrupted = await Promise.race([system.start(), ends]);
+    if (interrupted === undefined) await present(options, system, report, ends);
+    else if (!stop.bySignal) report.fail('stopped', interrupted);
+  } catch (error) {
+    report.fail('start', error instanceof Error ? error.message : String(error));
+  } finally {
+    if (stop.bySignal) report.prose('\nstopping (once more: at once)');
+    await finish(system, report);
+  }
+  return report.failures > 0 ? 1 : 0;
+}
+
+async function present(
+  options: LaunchOptions,
+  system: System,
+  report: Report,
+  ends: Promise<string>,
+): Promise<void> {
+  const abort = new AbortController();
+  let reason: string | undefined;
+  const ended = ends.then((sentence) => {
+    reason = sentence;
+    abort.abort();
+  });
+  if (options.demonstrate) {
+    report.prose('\nThe demonstration, against the running system');
+    const { apiUrl, secrets } = system;
+    await demonstrate({
+      apiUrl,
+      secrets,
+      report,
+      killWorker: () => system.killWorker(),
+      startWorker: () => system.startWorker(),
+      signal: abort.signal,
+    });
+  }
+  if (options.once || reason !== undefined) return;
+  report.step('running', `after ${report.seconds.toFixed(1)} s`, {
+    api: system.apiUrl,
+    temporal_ui: system.temporalUi,
+  });
+  report.prose(await closingBox(system));
+  await ended;
+  if (reason !== signalReason) report.fail('stopped', reason ?? '');
+}
+
+async function finish(system: System, report: Report): Promise<void> {
+  const { stopped, left } = await system.stop();
+  const text = `stopped ${stopped} processes`;
+  if (left === 0) report.step('stop', text, { stopped, left });
+  else report.fail('stop', `${text}, ${left} are left`, { stopped, left });
+}
+
+/** What a person needs next: where things are, and one line to paste. */
+async function closingBox({ apiUrl, temporalUi, secrets }: System): Promise<string> {
+  const rows: [string, string][] = [['API', apiUrl]];
+  for (const path of ['/docs', '/openapi.json']) {
+    if ((await fetch(apiUrl + path)).ok) rows.push(['API description', apiUrl + path]);
+  }
+  if (temporalUi !== undefined) rows.push(['Temporal UI', temporalUi]);
+  rows.push(['shop key', secrets.shopKey], ['operator key', secrets.operatorKey]);
+  const lines = rows.map(([name, value]) => `${name.padEnd(16)} ${value}`);
+  const width = Math.max(...lines.map((line) => line.length));
+  const edge = '─'.repeat(width + 2);
+  return [
+    `┌${edge}┐`,
+    ...lines.map((line) => `│ ${line.padEnd(width)} │`),
+    `└${edge}┘`,
+    'Hold a ticket:',
+    `curl -s ${apiUrl}/v1/holds -H 'Authorization: Bearer ${secrets.shopKey}' -H 'Idempotency-Key: my-first' ` +
+      `-H 'Content-Type: application/json' -d '{"buyer_id":"me","lines":[{"sku":"${playSku}","quantity":1}]}'`,
+    'Ctrl-C stops everything.',
+  ].join('\n');
+}
+
+const signalReason = 'asked to stop';
+
+/**
+ * Ctrl-C, `kill`, a closed terminal, and an npm that was killed under us: all mean stop. The second
+ * signal ends at once; the watchers then end the children.
+ */
+function stopAsked(): { asked: Promise<string>; bySignal: boolean } {
+  const stop = { bySignal: false, asked: Promise.resolve('') };
+  const parent = process.ppid;
+  stop.asked = new Promise((resolve) => {
+    const ask = () => {
+      if (stop.bySignal) process.exit(130);
+      stop.bySignal = true;
+      resolve(signalReason);
+    };
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, ask);
+    if (process.env['npm_lifecycle_event'] !== undefined) {
+      setInterval(() => {
+        if (process.ppid !== parent && !stop.bySignal) ask();
+      }, 1_000).unref();
+    }
+  });
+  return stop;
+}

@@ -1,0 +1,26 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { newKey } from '../db/keys.js';
+
+/** What a shop, an operator and the payment service of the demonstration identify themselves with. */
+export interface Secrets {
+  shopKey: string;
+  operatorKey: string;
+  /** Standard Webhooks: `whsec_` and base64. */
+  webhookSecret: string;
+}
+
+/** Made once and kept beside the data, so that a curl line of yesterday works today. */
+export function secretsIn(folder: string): Secrets {
+  const file = join(folder, 'secrets.json');
+  if (existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as Secrets;
+  const secrets: Secrets = {
+    shopKey: newKey(),
+    operatorKey: newKey(),
+    webhookSecret: `whsec_${randomBytes(32).toString('base64')}`,
+  };
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(file, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 });
+  return secrets;
+}

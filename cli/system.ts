@@ -1,0 +1,342 @@
+import { randomBytes } from 'node:crypto';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { loadClientConfigProfile } from '@temporalio/envconfig';
+import { openDatabase } from '../db/database.js';
+import { addKey } from '../db/keys.js';
+import { migrate } from '../db/migrate.js';
+import { connect, taskQueuePrefix, taskQueues } from '../workflows/contract.js';
+import { workflowBundle } from './bundle.js';
+import type { Report } from './report.mjs';
+import { root } from './root.js';
+import { secretsIn, type Secrets } from './secrets.js';
+import { postgresAccount } from './servers/account.js';
+import { pickPorts, usualPorts, type Port } from './servers/ports.js';
+import { createDatabase, dropDatabase, startPostgres } from './servers/postgres.js';
+import { embeddedPostgres } from './servers/postgresBinaries.js';
+import { startTemporal } from './servers/temporal.js';
+import { findTemporal } from './servers/temporalBinary.js';
+import { startWatched, whenReady, type Watched } from './servers/watch.js';
+
+type Role = 'api' | 'worker' | 'temporal' | 'postgres';
+
+/** Nobody loses what it still needs: HTTP ends first, then the activities, then what they talk to. */
+const stopOrder: Role[] = ['api', 'worker', 'temporal', 'postgres'];
+
+export interface SystemOptions {
+  /** Temporary data and any free ports. */
+  fresh: boolean;
+}
+
+/** All processes of one running tahan: the servers unless given, the worker and the API. */
+export class System {
+  /** Fulfilled with a sentence when a child ended that should not have. */
+  readonly broken: Promise<string>;
+  readonly folder: string;
+  readonly secrets: Secrets;
+  apiUrl = '';
+  temporalUi: string | undefined;
+
+  readonly #options: SystemOptions;
+  readonly #report: Report;
+  readonly #children = new Map<Role, Watched>();
+  readonly #pids: number[] = [];
+  #environment: NodeJS.ProcessEnv = {};
+  #stopping = false;
+  #expected = new Set<Watched>();
+  #breaks!: (sentence: string) => void;
+  #dropTemporary: () => Promise<void> = async () => undefined;
+
+  constructor(options: SystemOptions, report: Report) {
+    this.#options = options;
+    this.#report = report;
+    this.folder = options.fresh ? mkdtempSync(join(tmpdir(), 'tahan-')) : join(root, '.tahan');
+    if (options.fresh) chmodSync(this.folder, 0o711); // the postgres user passes through
+    this.secrets = secretsIn(this.folder);
+    this.broken = new Promise((resolve) => (this.#breaks = resolve));
+  }
+
+  async start(): Promise<void> {
+    const ports = await this.#ports();
+    const [database, temporal, bundle] = await all([
+      this.#database(ports.postgres.number),
+      this.#temporal(ports.temporal.number, ports.temporalUi.number),
+      this.#bundle(),
+    ]);
+    this.#environment = {
+      ...process.env,
+      ...temporal,
+      DATABASE_URL: database,
+      TAHAN_WORKFLOW_BUNDLE: bundle,
+      TAHAN_DEMO: '1',
+      TAHAN_WEBHOOK_SECRETS: this.secrets.webhookSecret,
+      HOST: '127.0.0.1',
+      PORT: String(ports.api.number),
+    };
+    this.apiUrl = `http://127.0.0.1:${ports.api.number}`;
+    await all([this.startWorker(), this.#startApi()]);
+  }
+
+  /** Ends what was started, in order, and tells how many processes are left: 0. */
+  async stop(): Promise<{ stopped: number; left: number }> {
+    this.#stopping = true;
+    for (const role of stopOrder) await this.#children.get(role)?.stop();
+    await this.#dropTemporary();
+    if (this.#options.fresh) rmSync(this.folder, { recursive: true, force: true });
+    return { stopped: this.#children.size, left: this.#pids.filter(isAlive).length };
+  }
+
+  async startWorker(): Promise<void> {
+    const worker = await this.#startNode('worker');
+    this.#own('worker', worker);
+    await whenReady('The worker', worker, () => this.#workerPolls(worker));
+    this.#report.step('worker', `ready, process ${worker.pid}`, { pid: worker.pid });
+  }
+
+  /** kill -9, as an out-of-memory killer or a dying machine would do it. Answers with its pid. */
+  async killWorker(): Promise<number> {
+    const worker = this.#children.get('worker')!;
+    this.#expected.add(worker);
+    process.kill(worker.pid, 'SIGKILL');
+    await worker.ended;
+    return worker.pid;
+  }
+
+  async #startApi(): Promise<void> {
+    const api = await this.#startNode('api');
+    this.#own('api', api);
+    await whenReady('The API', api, () => isReady(this.apiUrl));
+    this.#report.step('api', `ready on ${this.apiUrl}, process ${api.pid}`, {
+      url: this.apiUrl,
+      pid: api.pid,
+    });
+  }
+
+  /** Ready is what Temporal says: this very process asks for tasks. */
+  async #workerPolls(worker: Watched): Promise<boolean> {
+    const temporal = connect({
+      address: this.#environment['TEMPORAL_ADDRESS'],
+      namespace: this.#environment['TEMPORAL_NAMESPACE'],
+    });
+    try {
+      const { namespace, client } = temporal;
+      const queue = taskQueues(taskQueuePrefix(this.#environment)).holds;
+      const { pollers } = await client.connection.withDeadline(Date.now() + 2_000, () =>
+        client.workflowService.describeTaskQueue({
+          namespace,
+          taskQueue: { name: queue },
+          taskQueueType: 1, // workflow tasks
+        }),
+      );
+      return pollers.some(({ identity }) => identity?.startsWith(`${worker.pid}@`));
+    } catch {
+      return false;
+    } finally {
+      await temporal.close();
+    }
+  }
+
+  #startNode(role: 'api' | 'worker'): Promise<Watched> {
+    return startWatched({
+      command: process.execPath,
+      args: [join(root, 'dist', role, 'main.js')],
+      cwd: root,
+      env: this.#environment,
+      logFile: join(this.folder, 'logs', `${role}.log`),
+      graceMs: 15_000,
+    });
+  }
+
+  /** The usual port of each server that is ours to start, or any free one. */
+  async #ports() {
+    const { fresh } = this.#options;
+    const usual = { ...usualPorts, api: Number(process.env['PORT'] || usualPorts.api) };
+    const ports = await pickPorts(
+      fresh ? { api: 0, temporalUi: 0, temporal: 0, postgres: 0 } : usual,
+    );
+    const moved = (Object.entries(ports) as [keyof typeof usual, Port][])
+      .filter(([name, port]) => !fresh && !port.usual && this.#isOurs(name))
+      .map(([name, port]) => `${name} ${usual[name]} is taken, using ${port.number}`);
+    if (moved.length > 0) this.#report.step('ports', moved.join('\n'), ports);
+    return ports;
+  }
+
+  #isOurs(name: keyof typeof usualPorts): boolean {
+    if (name === 'postgres') return givenDatabase() === undefined;
+    return name === 'api' || givenTemporal() === undefined;
+  }
+
+  /** Postgres, ours or the given one, with the schema and the demonstration's keys in it. */
+  async #database(port: number): Promise<string> {
+    const url = await this.#databaseUrl(port);
+    const { applied, functions } = await migrate(url);
+    const changes = [
+      ...(applied.length > 0 ? [`${applied.length} migrations`] : []),
+      ...(functions ? ['the SQL functions'] : []),
+    ];
+    const text = changes.length > 0 ? `applied ${changes.join(' and ')}` : 'schema is up to date';
+    this.#report.step('database', text, { applied, functions });
+    const db = openDatabase({ url });
+    try {
+      await addKey(db, 'shop', 'demonstration shop', this.secrets.shopKey);
+      await addKey(db, 'operator', 'demonstration operator', this.secrets.operatorKey);
+    } finally {
+      await db.close();
+    }
+    return url;
+  }
+
+  async #databaseUrl(port: number): Promise<string> {
+    const given = givenDatabase();
+    if (given !== undefined) {
+      const { hostname, port: number, pathname } = new URL(given);
+      const place = `${hostname}:${number || 5432}${pathname}`;
+      if (!this.#options.fresh) {
+        this.#report.step('postgres', `given by DATABASE_URL: ${place}`, { given: true });
+        return given;
+      }
+      // Temporary data on a given server is a database of its own, dropped in the end.
+      const name = `tahan_fresh_${randomBytes(4).toString('hex')}`;
+      await createDatabase(given, name);
+      this.#dropTemporary = () => dropDatabase(given, name);
+      this.#report.step('postgres', `given by DATABASE_URL, temporary database ${name}`, { name });
+      return withDatabase(given, name);
+    }
+    const say = (text: string) => this.#report.step('postgres', text);
+    const account = postgresAccount(say);
+    const binaries = embeddedPostgres(account, say);
+    const { fresh } = this.#options;
+    const home = join(this.folder, 'postgres');
+    const server = await startPostgres({ binaries, account, home, port, durable: !fresh, say });
+    this.#own('postgres', server);
+    this.#report.step(
+      'postgres',
+      `${binaries.version} on 127.0.0.1:${port}, data in ${shown(server.home)}`,
+      { version: binaries.version, port, home: server.home },
+    );
+    await createDatabase(server.url('postgres'), 'tahan');
+    return server.url('tahan');
+  }
+
+  /** The environment that leads worker and API to Temporal; empty where the given one does. */
+  async #temporal(port: number, uiPort: number): Promise<NodeJS.ProcessEnv> {
+    const prefix = this.#options.fresh ? `fresh-${randomBytes(4).toString('hex')}-` : undefined;
+    const queues = prefix === undefined ? {} : { TAHAN_TASK_QUEUE_PREFIX: prefix };
+    const given = givenTemporal();
+    if (given !== undefined) {
+      await this.#reach(given);
+      return queues;
+    }
+    const binary = await findTemporal({ say: (text) => this.#report.step('temporal', text) });
+    const { fresh } = this.#options;
+    const folder = join(this.folder, 'temporal');
+    const server = await startTemporal({
+      binary,
+      port,
+      uiPort,
+      dataFile: join(folder, 'temporal.db'),
+      logFile: join(this.folder, 'logs', 'temporal.log'),
+    });
+    this.#own('temporal', server);
+    this.temporalUi = server.uiUrl;
+    this.#report.step(
+      'temporal',
+      `${binary.version} from ${binary.origin}, on ${server.address}${fresh ? '' : `, data in ${shown(folder)}`}`,
+      { version: binary.version, origin: binary.origin, address: server.address, ui: server.uiUrl },
+    );
+    return { ...queues, TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: 'default' };
+  }
+
+  async #reach(given: string): Promise<void> {
+    const temporal = connect();
+    try {
+      await temporal.client.connection.withDeadline(Date.now() + 8_000, () =>
+        temporal.client.workflowService.describeNamespace({ namespace: temporal.namespace }),
+      );
+      const place = `${temporal.address}, namespace ${temporal.namespace}`;
+      this.#report.step('temporal', `given by ${given}: ${place}`, {
+        given,
+        address: temporal.address,
+      });
+    } catch (error) {
+      throw new Error(
+        `Temporal at ${temporal.address} (given by ${given}), namespace ${temporal.namespace}, ` +
+          `does not answer: ${String(error)}`,
+        { cause: error },
+      );
+    } finally {
+      await temporal.close();
+    }
+  }
+
+  async #bundle(): Promise<string> {
+    let built = 'from the cache';
+    const file = await workflowBundle((text) => (built = text));
+    this.#report.step('workflows', built, { bundle: shown(file) });
+    return file;
+  }
+
+  #own(role: Role, child: Watched): void {
+    this.#children.set(role, child);
+    this.#pids.push(child.pid);
+    if (this.#stopping) void child.stop();
+    void child.ended.then(({ code, signal }) => {
+      if (this.#stopping || this.#expected.has(child)) return;
+      this.#breaks(
+        `The ${role} ended by itself (${signal ?? `code ${code}`}): see ${child.logFile}`,
+      );
+    });
+  }
+}
+
+/** Like Promise.all, but waits for all: what is half started when another fails can be stopped. */
+async function all<T extends readonly unknown[]>(
+  promises: [...{ [I in keyof T]: Promise<T[I]> }],
+): Promise<T> {
+  await Promise.allSettled(promises);
+  return Promise.all(promises) as unknown as Promise<T>;
+}
+
+function givenDatabase(): string | undefined {
+  return process.env['DATABASE_URL'] || undefined;
+}
+
+/** What names a Temporal server of the user's own: the environment or a profile. */
+function givenTemporal(): string | undefined {
+  if (process.env['TEMPORAL_ADDRESS']) return 'TEMPORAL_ADDRESS';
+  const profile = process.env['TEMPORAL_PROFILE'];
+  const { address } = loadClientConfigProfile(profile ? { profile } : {});
+  return address === undefined ? undefined : `the Temporal profile ${profile ?? '"default"'}`;
+}
+
+function withDatabase(url: string, name: string): string {
+  const changed = new URL(url);
+  changed.pathname = `/${name}`;
+  return changed.href;
+}
+
+/** Paths inside the clone are shown without the clone's own. */
+function shown(path: string): string {
+  const inside = relative(root, path);
+  return inside.startsWith('..') ? path : inside;
+}
+
+/** Without Temporal the API is up, but "degraded": not what a start should wait for. */
+async function isReady(apiUrl: string): Promise<boolean> {
+  try {
+    const answer = await fetch(`${apiUrl}/readyz`, { signal: AbortSignal.timeout(3_000) });
+    return answer.ok && ((await answer.json()) as { status?: string }).status === 'ready';
+  } catch {
+    return false;
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

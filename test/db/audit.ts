@@ -1,0 +1,94 @@
+import pg from 'pg';
+
+/**
+ * What must be true of a database after anything that happened to it, as queries that find the
+ * violations. The ledger is the oracle: counts, allocations and holds are held against it.
+ */
+const rules: Record<string, string> = {
+  'each bin begins at zero and every movement continues the one before': `
+    select m.bin_id, m.bin_version from tahan.movements m
+    left join tahan.movements p on p.bin_id = m.bin_id and p.bin_version = m.bin_version - 1
+    where (m.from_available, m.from_held, m.from_sold) is distinct from
+      case when m.bin_version = 1 then (0, 0, 0) else (p.to_available, p.to_held, p.to_sold) end`,
+  'a bin shows what its last movement left': `
+    select b.id from tahan.bins b
+    left join tahan.movements m on m.bin_id = b.id and m.bin_version = b.version
+    where (b.available, b.held, b.sold) is distinct from
+      (coalesce(m.to_available, 0), coalesce(m.to_held, 0), coalesce(m.to_sold, 0))
+      or (m.id is null and b.version > 0)`,
+  'held units are the allocations of the open holds': `
+    select b.id from tahan.bins b
+    where b.held <> coalesce((
+      select sum(a.quantity) from tahan.allocations a join tahan.holds h on h.id = a.hold_id
+      where a.bin_id = b.id and h.status = 'HELD'), 0)`,
+  'sold units are the allocations of the confirmed holds': `
+    select b.id from tahan.bins b
+    where b.sold <> coalesce((
+      select sum(a.quantity - a.returned) from tahan.allocations a join tahan.holds h on h.id = a.hold_id
+      where a.bin_id = b.id and h.status = 'CONFIRMED'), 0)`,
+  'a hold has exactly the units of its lines, per product': `
+    select h.id from tahan.holds h
+    left join tahan.hold_lines l on l.hold_id = h.id
+    where case when h.status = 'REJECTED' then l.hold_id is not null else
+      l.hold_id is null or l.quantity <> (
+        select coalesce(sum(a.quantity), 0) from tahan.allocations a join tahan.bins b on b.id = a.bin_id
+        where a.hold_id = h.id and b.sku = l.sku) end`,
+  'a line is open until its hold ends, and only while it is HELD': `
+    select h.id from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
+    where l.open_until is distinct from case when h.status = 'HELD' then h.expires_at end`,
+  'the movements of a hold fit its state': `
+    select h.id from tahan.holds h
+    cross join lateral (
+      select coalesce(sum(m.quantity) filter (where m.type = 'reserve'), 0) as reserved,
+        coalesce(sum(m.quantity) filter (where m.type = 'release_reservation'), 0) as released,
+        coalesce(sum(m.quantity) filter (where m.type = 'confirm_sold'), 0) as sold
+      from tahan.movements m where m.hold_id = h.id) m
+    cross join lateral (
+      select coalesce(sum(l.quantity), 0) as units from tahan.hold_lines l where l.hold_id = h.id) l
+    where array[m.reserved - m.released - m.sold, m.sold, m.released] is distinct from
+      case h.status
+        when 'HELD' then array[l.units, 0, 0]
+        when 'CONFIRMED' then array[0, l.units, case when m.reserved > l.units then l.units else 0 end]
+        when 'REJECTED' then array[0, 0, 0]::bigint[]
+        else array[0, 0, l.units] end`,
+  'a confirmed hold has one accepted payment, any other has none': `
+    select h.id from tahan.holds h
+    where (select count(*) from tahan.payments p where p.hold_id = h.id and p.settlement in ('APPLIED', 'ACCEPTED_LATE'))
+      <> case when h.status = 'CONFIRMED' and not exists (
+        select from tahan.payments p where p.hold_id = h.id and p.settlement = 'NEEDS_REVIEW' and p.settlement_reason = 'RETURNED')
+        then 1 else 0 end`,
+  'no in-time payment is left pending on a closed hold': `
+    select h.id from tahan.holds h join tahan.payments p on p.hold_id = h.id
+    where h.status <> 'HELD' and p.status = 'succeeded' and p.in_time and p.settlement is null`,
+  'a hold that was paid in time is neither expired nor cancelled': `
+    select h.id from tahan.holds h join tahan.payments p on p.hold_id = h.id
+    where h.status in ('EXPIRED', 'CANCELLED') and p.status = 'succeeded' and p.in_time
+      and p.settlement_reason is distinct from 'MISMATCH'`,
+  'the total of an order is the sum of its lines at their prices': `
+    select o.hold_id from tahan.orders o
+    where o.total_minor is distinct from (
+      select sum(l.unit_price_minor * l.quantity) from tahan.hold_lines l where l.hold_id = o.hold_id)`,
+  'no buyer has more than the limit': `
+    select h.buyer_id, l.sku from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
+    join tahan.products p on p.sku = l.sku
+    where h.status in ('HELD', 'CONFIRMED')
+    group by h.buyer_id, l.sku, p.per_buyer_limit having sum(l.quantity) > p.per_buyer_limit`,
+  'an expired hold was overdue when it closed': `
+    select id from tahan.holds where status = 'EXPIRED' and closed_at < expires_at`,
+};
+
+/** The violated rules with what violates them; empty when all is well. */
+export async function audit(url: string): Promise<Record<string, unknown[]>> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    const violations: Record<string, unknown[]> = {};
+    for (const [rule, text] of Object.entries(rules)) {
+      const { rows } = await client.query(text);
+      if (rows.length > 0) violations[rule] = rows.slice(0, 5);
+    }
+    return violations;
+  } finally {
+    await client.end();
+  }
+}

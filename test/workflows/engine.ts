@@ -1,0 +1,98 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
+import { inject } from 'vitest';
+import type { Activities } from '../../activities/index.js';
+import { connect, state, workflowId } from '../../workflows/contract.js';
+import type { HoldState, Holds, Temporal } from '../../workflows/contract.js';
+import { createWorkers } from '../../worker/worker.js';
+
+/** Workflow tasks that fail are told here: every one of them is a defect. */
+const problems: string[] = [];
+let installed = false;
+
+export interface Engine {
+  holds: Holds;
+  temporal: Temporal;
+  /** Starts the workers, or starts them again after `stop`. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+  close(): Promise<void>;
+  /** What the workers complained about: failed workflow tasks, unhandled errors. */
+  problems: string[];
+}
+
+/** Workers on queues of their own, on the run's Temporal server. They are not started yet. */
+export async function engine(
+  activities: Activities,
+  { namespace = 'default' }: { namespace?: string } = {},
+): Promise<Engine> {
+  if (!installed) {
+    installed = true;
+    const logger = new DefaultLogger('WARN', ({ message, meta }) => {
+      problems.push(`${message} ${String((meta?.['error'] as Error | undefined)?.message ?? '')}`);
+    });
+    Runtime.install({
+      logger,
+      telemetryOptions: { logging: { filter: { core: 'ERROR', other: 'ERROR' }, forward: {} } },
+      shutdownSignals: [],
+    });
+  }
+  const address = inject('temporalAddress');
+  const prefix = `t${randomUUID().slice(0, 8)}-`;
+  const temporal = connect({ address, namespace });
+  const connection = await NativeConnection.connect({ address });
+  const holds: Holds = { client: temporal.client, prefix, indexed: true };
+  let running: { stop(): void; done: Promise<void> } | undefined;
+  return {
+    holds,
+    temporal,
+    problems,
+    async start() {
+      const workers = await createWorkers({
+        connection,
+        namespace,
+        prefix,
+        activities,
+        workflowBundle: { codePath: inject('bundlePath') },
+      });
+      running = { stop: () => workers.stop(), done: workers.run() };
+    },
+    async stop() {
+      running?.stop();
+      await running?.done;
+      running = undefined;
+    },
+    async close() {
+      await this.stop();
+      await connection.close();
+      await temporal.close();
+    },
+  };
+}
+
+export function handleOf({ holds }: Engine, holdId: string) {
+  return holds.client.workflow.getHandle(workflowId(holdId));
+}
+
+/** The workflow's result, or the failure's type. */
+export async function endOf(engine: Engine, holdId: string): Promise<Record<string, unknown>> {
+  return (await handleOf(engine, holdId).result()) as Record<string, unknown>;
+}
+
+export async function stateOf(engine: Engine, holdId: string): Promise<HoldState> {
+  return handleOf(engine, holdId).query(state);
+}
+
+/** Waits for a fact; a test never sleeps instead. */
+export async function until(
+  what: string,
+  fact: () => boolean | Promise<boolean>,
+  withinMs = 10_000,
+): Promise<void> {
+  const endsAt = Date.now() + withinMs;
+  while (!(await fact())) {
+    if (Date.now() > endsAt) throw new Error(`not within ${withinMs} ms: ${what}`);
+    await sleep(20);
+  }
+}

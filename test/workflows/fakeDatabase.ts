@@ -1,0 +1,200 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Activities } from '../../activities/index.js';
+import type { ClaimOutcome } from '../../db/claim.js';
+import type { HoldStatus, PaymentRef, PaymentStatus } from '../../db/values.js';
+import type { HoldRequest } from '../../workflows/contract.js';
+
+interface Row {
+  status: HoldStatus;
+  endsAt: number;
+  requestHash: string;
+  payments: Map<string, Payment>;
+}
+interface Payment extends PaymentRef {
+  status: PaymentStatus;
+  inTime: boolean;
+  settlement: 'APPLIED' | 'REFUND_DUE' | null;
+}
+export interface Call {
+  name: keyof Activities;
+  holdId: string;
+}
+
+/**
+ * Postgres as the workflow sees it, in memory: named outcomes, decided one call at a time. For tests
+ * of the loop; the decisions themselves are tested on the real database.
+ */
+export class FakeDatabase {
+  readonly rows = new Map<string, Row>();
+  readonly calls: Call[] = [];
+  /** The most activities of one hold that ever ran at once: more than 1 means two actors (H4). */
+  mostAtOnce = 0;
+  holdMs = 60_000;
+  /** Each call takes this long, so that other messages can arrive meanwhile. */
+  slowMs = 0;
+  /** Replaces an answer, or throws; undefined leaves it to the fake. */
+  instead: { [Name in keyof Activities]?: (call: number) => unknown } = {};
+  readonly #running = new Map<string, number>();
+
+  callsOf(name: keyof Activities, holdId?: string): number {
+    return this.calls.filter(
+      (call) => call.name === name && (holdId === undefined || call.holdId === holdId),
+    ).length;
+  }
+
+  namesOf(holdId: string): string[] {
+    return this.calls.filter((call) => call.holdId === holdId).map(({ name }) => name);
+  }
+
+  activities(): Activities {
+    return {
+      claim: (request) =>
+        this.#call('claim', request.holdId, () => this.#claim(request.holdId, request.requestHash)),
+      confirm: (holdId, payment) =>
+        this.#call('confirm', holdId, () => this.#confirm(holdId, payment)),
+      expire: (holdId) => this.#call('expire', holdId, () => this.#expire(holdId)),
+      cancel: (holdId) => this.#call('cancel', holdId, () => this.#cancel(holdId)),
+      extend: (holdId, seconds) =>
+        this.#call('extend', holdId, () => this.#extend(holdId, seconds)),
+      recordPayment: (event) =>
+        this.#call('recordPayment', event.holdId!, () => this.#record(event.holdId!, event)),
+    };
+  }
+
+  async #call<T>(name: keyof Activities, holdId: string, decide: () => T): Promise<T> {
+    this.calls.push({ name, holdId });
+    const call = this.callsOf(name, holdId);
+    const running = (this.#running.get(holdId) ?? 0) + 1;
+    this.#running.set(holdId, running);
+    this.mostAtOnce = Math.max(this.mostAtOnce, running);
+    try {
+      if (this.slowMs > 0) await sleep(this.slowMs);
+      const other: unknown = await this.instead[name]?.(call);
+      return other === undefined ? decide() : (other as T);
+    } finally {
+      this.#running.set(holdId, this.#running.get(holdId)! - 1);
+    }
+  }
+
+  #claim(holdId: string, requestHash: string): ClaimOutcome {
+    const row = this.rows.get(holdId);
+    if (row) {
+      if (row.requestHash !== requestHash) return { outcome: 'KEY_REUSED' };
+      return {
+        ...this.#ends(row),
+        outcome: 'ALREADY',
+        holdId,
+        requestHash,
+        status: row.status,
+      } as ClaimOutcome;
+    }
+    const made: Row = {
+      status: 'HELD',
+      endsAt: Date.now() + this.holdMs,
+      requestHash,
+      payments: new Map(),
+    };
+    this.rows.set(holdId, made);
+    return { ...this.#ends(made), outcome: 'HELD', holdId, requestHash };
+  }
+
+  #record(holdId: string, { provider, paymentId, status }: PaymentRef & { status: PaymentStatus }) {
+    const row = this.rows.get(holdId);
+    if (!row) return { outcome: 'UNMATCHED' } as const;
+    const name = `${provider}/${paymentId}`;
+    const known = row.payments.get(name);
+    const payment = known ?? { provider, paymentId, status, inTime: false, settlement: null };
+    const steps = { failed: 0, succeeded: 1, refunded: 2 };
+    if (!known || steps[status] > steps[payment.status]) {
+      payment.status = status;
+      payment.inTime = status === 'succeeded' && row.status === 'HELD' && Date.now() < row.endsAt;
+    }
+    row.payments.set(name, payment);
+    return {
+      outcome: known ? ('DUPLICATE' as const) : ('RECORDED' as const),
+      holdId,
+      status: payment.status,
+      inTime: payment.inTime,
+      settlement: payment.settlement,
+      settlementReason: null,
+    };
+  }
+
+  #confirm(holdId: string, { provider, paymentId }: PaymentRef) {
+    const row = this.rows.get(holdId);
+    const payment = row?.payments.get(`${provider}/${paymentId}`);
+    if (!row || payment?.status !== 'succeeded') return { outcome: 'MISSING' } as const;
+    if (payment.settlement === 'APPLIED') return { outcome: 'ALREADY_CONFIRMED' } as const;
+    if (row.status === 'HELD' && payment.inTime) {
+      row.status = 'CONFIRMED';
+      payment.settlement = 'APPLIED';
+      return { outcome: 'CONFIRMED', late: false } as const;
+    }
+    payment.settlement = 'REFUND_DUE';
+    if (row.status === 'CONFIRMED') return { outcome: 'SURPLUS' } as const;
+    return { outcome: 'TOO_LATE', settlement: 'REFUND_DUE', reason: 'LATE' } as const;
+  }
+
+  #expire(holdId: string) {
+    const row = this.rows.get(holdId);
+    if (!row) return { outcome: 'MISSING' } as const;
+    if (row.status !== 'HELD') return { outcome: 'ALREADY', status: row.status } as const;
+    const remainingMs = row.endsAt - Date.now();
+    if (remainingMs > 0) return { outcome: 'NOT_DUE', remainingMs } as const;
+    return this.#unlessPending(row) ?? this.#close(row, 'EXPIRED');
+  }
+
+  #cancel(holdId: string) {
+    const row = this.rows.get(holdId);
+    if (!row) return { outcome: 'MISSING' } as const;
+    if (row.status !== 'HELD') return { outcome: 'ALREADY', status: row.status } as const;
+    return this.#unlessPending(row) ?? this.#close(row, 'CANCELLED');
+  }
+
+  #extend(holdId: string, seconds: number) {
+    const row = this.rows.get(holdId);
+    if (!row) return { outcome: 'MISSING' } as const;
+    if (row.status !== 'HELD') return { outcome: 'ALREADY', status: row.status } as const;
+    if (row.endsAt <= Date.now()) return { outcome: 'EXPIRED' } as const;
+    row.endsAt += seconds * 1000;
+    return { ...this.#ends(row), outcome: 'EXTENDED', extensions: 1 } as const;
+  }
+
+  #unlessPending(row: Row) {
+    for (const { provider, paymentId, ...payment } of row.payments.values()) {
+      if (payment.status === 'succeeded' && payment.inTime && payment.settlement === null)
+        return { outcome: 'PAYMENT_PENDING', payment: { provider, paymentId } } as const;
+    }
+    return undefined;
+  }
+
+  #close<Status extends HoldStatus>(row: Row, status: Status) {
+    row.status = status;
+    return { outcome: status };
+  }
+
+  #ends(row: Row) {
+    return {
+      expiresAt: new Date(row.endsAt).toISOString(),
+      remainingMs: Math.max(1, row.endsAt - Date.now()),
+    };
+  }
+}
+
+/** A request that claims under a new id. */
+export function request(changes: Partial<HoldRequest> = {}): HoldRequest {
+  return {
+    holdId: randomUUID(),
+    buyerId: 'buyer-1',
+    idempotencyKey: randomUUID(),
+    requestHash: 'hash-1',
+    lines: [{ sku: 'SKU-1', quantity: 1 }],
+    holdSeconds: null,
+    claimDeadline: new Date(Date.now() + 3500).toISOString(),
+    order: false,
+    metadata: {},
+    indexed: true,
+    ...changes,
+  };
+}

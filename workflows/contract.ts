@@ -1,0 +1,17 @@
+/**
+ * All that the outside may rely on: names, ids, messages, and the one way to send them. For the
+ * API, the CLI and the worker's entry; it holds a Temporal client, so workflow code never imports
+ * it (workflow code imports messages.ts).
+ */
+export * from './messages.js';
+export { connect, temporalOptions } from './contract/connect.js';
+export type { Temporal, TemporalSettings } from './contract/connect.js';
+export { settleWorkflowId, workflowId } from './contract/ids.js';
+export { adoptionRequest, holdStartOptions } from './contract/start.js';
+export { checkSearchAttributes } from './contract/searchAttributes.js';
+export type { SearchAttributesCheck } from './contract/searchAttributes.js';
+export { send } from './contract/send.js';
+export { sendSettle } from './contract/sendSettle.js';
+export type { Answers, Holds, Message, Sent } from './contract/send.js';
+export { taskQueuePrefix, taskQueues } from './contract/taskQueues.js';
+export type { TaskQueues } from './contract/taskQueues.js';

@@ -1,0 +1,11 @@
+import type { PaymentRef } from '../../db/values.js';
+
+/** The one workflow of a hold: every message about the hold goes to this id. */
+export function workflowId(holdId: string): string {
+  return `hold:${holdId}`;
+}
+
+/** The one workflow that settles a payment whose hold has ended. */
+export function settleWorkflowId(payment: PaymentRef): string {
+  return `payment:${payment.provider}:${payment.paymentId}`;
+}

@@ -1,0 +1,73 @@
+/**
+ * What can be said to a hold's workflow and what it answers. Workflow code and callers share this
+ * file, so it names messages and nothing else: no client, no I/O.
+ */
+import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { CancelOutcome } from '../db/cancel.js';
+import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
+import type { ConfirmOutcome } from '../db/confirm.js';
+import type { ExtendOutcome } from '../db/extend.js';
+import type { HoldStatus, PaymentRef, PaymentStatus } from '../db/values.js';
+
+/** The input of a `hold` workflow. */
+export interface HoldRequest extends ClaimRequest {
+  /** Whether the search attributes are registered: upserting an unknown one would wedge the hold. */
+  indexed: boolean;
+}
+
+/** Money that a payment service reports, as it may be signalled without passing the API. */
+export interface PaymentSignal extends PaymentRef {
+  /** `succeeded` when left out. */
+  status?: PaymentStatus;
+  /** Whole minor units and an ISO 4217 code, upper case. */
+  amountMinor: number;
+  currency: string;
+  eventId?: string;
+}
+
+export interface CancelRequest {
+  reason: string;
+  actor: string;
+}
+
+export interface ExtendRequest {
+  seconds: number;
+  actor: string;
+  /** A repeat with the same id extends once. */
+  requestId: string;
+}
+
+/**
+ * The claim's answer. `requestHash` is that of the request the answer belongs to: a caller with the
+ * same key and another body compares it and is refused (B19). CLAIM_TOO_LATE is never answered.
+ */
+export type Claimed = Exclude<ClaimOutcome, { outcome: 'CLAIM_TOO_LATE' }> & {
+  requestHash: string;
+};
+
+/** Where a hold's workflow stands; a refused claim shows the refusal's name. */
+export type Stage = 'CLAIMING' | HoldStatus | Claimed['outcome'] | 'CLAIM_TOO_LATE' | 'MISSING';
+
+/** For operators and tests; what happened is in Postgres. */
+export interface HoldState {
+  stage: Stage;
+  expiresAt: string | null;
+  /** Messages that wait to be handled. */
+  waiting: number;
+  /** Distinct payments taken in, and signals dropped: malformed, repeated, or beyond the limit. */
+  payments: number;
+  dropped: number;
+  notes: string[];
+}
+
+/** How a hold's workflow ended; shown as the result in the Temporal UI. */
+export type HoldResult = { outcome: Exclude<Stage, 'CLAIMING'> } & Record<string, unknown>;
+
+/** How a payment was settled by `settlePayment`. */
+export type SettleResult = Exclude<ConfirmOutcome, { outcome: 'PAYMENT_PENDING' }>;
+
+export const paymentReceived = defineSignal<[PaymentSignal]>('paymentReceived');
+export const claimed = defineUpdate<Claimed>('claimed');
+export const cancel = defineUpdate<CancelOutcome, [CancelRequest]>('cancel');
+export const extend = defineUpdate<ExtendOutcome, [ExtendRequest]>('extend');
+export const state = defineQuery<HoldState>('state');

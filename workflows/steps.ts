@@ -1,0 +1,63 @@
+/**
+ * The activities as workflows see them: how long a try may take, how it is repeated, and the words
+ * that an operator reads. These may change freely: a replay does not compare them.
+ */
+import { proxyActivities, proxyLocalActivities } from '@temporalio/workflow';
+import type { Activities } from '../activities/index.js';
+import type { Claimed, HoldRequest } from './messages.js';
+
+/**
+ * Above what `db/` allows one call (statement timeout + 2 s). The retries have no end, so that they
+ * outlive any outage. The heartbeat finds a killed worker after 4 s and not after 10.
+ */
+const change = {
+  startToCloseTimeout: '10 s',
+  heartbeatTimeout: '4 s',
+  retry: { initialInterval: '200 ms', maximumInterval: '10 s' },
+} as const;
+
+const quick = proxyLocalActivities<Pick<Activities, 'claim'>>({
+  startToCloseTimeout: '8 s',
+  // By count: a scheduleToCloseTimeout does not end a local activity's retries in SDK 1.24.
+  retry: { initialInterval: '100 ms', maximumInterval: '1 s', maximumAttempts: 6 },
+  summary: 'claim the units',
+});
+const patient = proxyActivities<Pick<Activities, 'claim'>>({
+  ...change,
+  summary: 'claim the units: find out what happened',
+});
+
+export const { recordPayment } = proxyActivities<Pick<Activities, 'recordPayment'>>({
+  ...change,
+  summary: 'record payment',
+});
+export const { confirm } = proxyActivities<Pick<Activities, 'confirm'>>({
+  ...change,
+  summary: 'confirm payment',
+});
+export const { expire } = proxyActivities<Pick<Activities, 'expire'>>({
+  ...change,
+  summary: 'expire: give the units back',
+});
+export const { cancel } = proxyActivities<Pick<Activities, 'cancel'>>({
+  ...change,
+  summary: 'cancel: give the units back',
+});
+export const { extend } = proxyActivities<Pick<Activities, 'extend'>>({
+  ...change,
+  summary: 'extend the payment window',
+});
+
+/**
+ * Takes the units. The buyer waits, so it is a local activity (33 ms against 45). When its tries
+ * end without an answer the units may be taken or not; the same claim is then asked as a regular
+ * activity, which an operator can see failing, until Postgres says what happened.
+ */
+export async function claimUnits({
+  indexed: _,
+  ...request
+}: HoldRequest): Promise<Claimed | { outcome: 'CLAIM_TOO_LATE' }> {
+  const claim = await quick.claim(request).catch(() => patient.claim(request));
+  if (claim.outcome === 'CLAIM_TOO_LATE' || 'requestHash' in claim) return claim;
+  return { ...claim, requestHash: request.requestHash };
+}
