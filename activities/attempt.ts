@@ -1,5 +1,6 @@
 import { Context } from '@temporalio/activity';
 import { DatabaseFault } from '../db/faults.js';
+import type { FaultCode } from '../db/faults.js';
 
 const heartbeatEveryMs = 1000;
 
@@ -21,16 +22,21 @@ export async function attempt<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    throw error instanceof DatabaseFault ? named(error) : error;
+    if (!(error instanceof DatabaseFault)) throw error;
+    throw new faults[error.code](error.message, { cause: error });
   } finally {
     clearInterval(beat);
     context.cancellationSignal.removeEventListener('abort', cancelled);
   }
 }
 
-/** The error's name is what Temporal shows as the failure's type: "STOCK_LOCK_TIMEOUT", not "Error". */
-function named(fault: DatabaseFault): Error {
-  const error = new Error(fault.message, { cause: fault });
-  error.name = fault.code;
-  return error;
-}
+/**
+ * Temporal shows the name of the error's class as the failure's type, and each class here is named
+ * by its key: an operator reads "STOCK_LOCK_TIMEOUT", not "DatabaseFault".
+ */
+const faults: Record<FaultCode, new (message: string, options: { cause: unknown }) => Error> = {
+  RESERVATION_IN_PROGRESS: class extends Error {},
+  STOCK_LEDGER_BUSY: class extends Error {},
+  STOCK_LOCK_TIMEOUT: class extends Error {},
+  DATABASE_UNAVAILABLE: class extends Error {},
+};

@@ -143,7 +143,7 @@ function write(res: Response, { status, body, headers = {} }: Reply): void {
 /** The one place that writes problems: no stack and no SQL leaves it (S22). */
 function answerProblem(logger: Logger) {
   return (error: unknown, req: Request, res: Response, _next: NextFunction): void => {
-    if (res.headersSent || req.destroyed || res.destroyed) {
+    if (res.headersSent) {
       res.destroy();
       return;
     }

@@ -176,8 +176,11 @@ async function answered(
   api: Api,
   clock: Clock,
 ): Promise<Decision | null> {
-  // The answer may belong to somebody else's request with this key: then it is not shown (S7).
+  // The answer may belong to another request with this key, which is not shown (S7); unless the row
+  // is this request's, it is the key that was used twice.
   if (answer.outcome === 'KEY_REUSED' || answer.requestHash !== wanted.requestHash) {
+    const hold = await readHold(api.db, wanted.holdId, clock.left());
+    if (hold?.requestHash === wanted.requestHash) return { hold, repeated: true };
     throw keyReused();
   }
   switch (answer.outcome) {

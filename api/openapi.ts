@@ -80,16 +80,20 @@ function answersOf({ answers }: Route): RouteConfig['responses'] {
   );
 }
 
-/** Codes by status; those that every route of its kind can say are added. */
-function problemsOf(one: Route): RouteConfig['responses'] {
+/** What a route can refuse with: its own codes and those that every route of its kind can say. */
+export function codesOf(one: Route): Set<ErrorCode> {
   const codes = new Set<ErrorCode>(one.codes);
   if (one.role !== 'none') codes.add('INVALID_REQUEST').add('DATABASE_UNAVAILABLE');
   if (one.role === 'shop' || one.role === 'operator') codes.add('UNAUTHENTICATED');
   if (one.role === 'operator') codes.add('FORBIDDEN');
   if (one.role === 'signed') codes.add('SIGNATURE_INVALID');
   if (one.method !== 'get') codes.add('BODY_TOO_LARGE');
+  return codes;
+}
+
+function problemsOf(one: Route): RouteConfig['responses'] {
   const byStatus = new Map<number, ErrorCode[]>();
-  for (const code of codes) {
+  for (const code of codesOf(one)) {
     const { status } = errors[code];
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }

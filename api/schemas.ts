@@ -129,7 +129,7 @@ const holdSeconds = z
   .max(86_400, { error: dayError });
 
 const productSettings = {
-  name: z.string().min(1).max(200),
+  name: z.string().max(200),
   active: z.boolean(),
   price: money
     .refine(({ amount_minor }) => amount_minor <= 10_000_000_000, {

@@ -71,8 +71,7 @@ class Demonstration {
           checked,
         );
     } catch (error) {
-      if (!signal.aborted)
-        report.fail(name, error instanceof Error ? error.message : String(error));
+      if (!signal.aborted) report.fail(name, withCauses(error));
     }
   }
 
@@ -81,7 +80,7 @@ class Demonstration {
       name: 'A ticket',
       price: { amount_minor: 2500, currency: 'EUR' },
     });
-    const { wrong, ...counts } = await this.#audited(playSku);
+    const { wrong, ledger: _ledger, ...counts } = await this.#audited(playSku);
     return {
       text: `${playSku}, ${counts.available} available`,
       checked: { sku: playSku, ...counts },

@@ -1,3 +1,5 @@
+import { setMaxListeners } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { demonstrate, playSku } from './demonstration.js';
 import type { Report } from './report.mjs';
 import { System } from './system.js';
@@ -38,6 +40,7 @@ async function present(
   ends: Promise<string>,
 ): Promise<void> {
   const abort = new AbortController();
+  setMaxListeners(0, abort.signal); // each of 200 buyers listens: no leak
   let reason: string | undefined;
   const ended = ends.then((sentence) => {
     reason = sentence;
@@ -76,7 +79,11 @@ async function finish(system: System, report: Report): Promise<void> {
 async function closingBox({ apiUrl, temporalUi, secrets }: System): Promise<string> {
   const rows: [string, string][] = [['API', apiUrl]];
   for (const path of ['/docs', '/openapi.json']) {
-    if ((await fetch(apiUrl + path)).ok) rows.push(['API description', apiUrl + path]);
+    const there = await fetch(apiUrl + path).then(
+      (answer) => answer.ok,
+      () => false,
+    );
+    if (there) rows.push(['API description', apiUrl + path]);
   }
   if (temporalUi !== undefined) rows.push(['Temporal UI', temporalUi]);
   rows.push(['shop key', secrets.shopKey], ['operator key', secrets.operatorKey]);
@@ -97,12 +104,11 @@ async function closingBox({ apiUrl, temporalUi, secrets }: System): Promise<stri
 const signalReason = 'asked to stop';
 
 /**
- * Ctrl-C, `kill`, a closed terminal, and an npm that was killed under us: all mean stop. The second
+ * Ctrl-C, `kill`, a closed terminal, and an npm that was killed above us: all mean stop. The second
  * signal ends at once; the watchers then end the children.
  */
 function stopAsked(): { asked: Promise<string>; bySignal: boolean } {
   const stop = { bySignal: false, asked: Promise.resolve('') };
-  const parent = process.ppid;
   stop.asked = new Promise((resolve) => {
     const ask = () => {
       if (stop.bySignal) process.exit(130);
@@ -110,11 +116,24 @@ function stopAsked(): { asked: Promise<string>; bySignal: boolean } {
       resolve(signalReason);
     };
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, ask);
-    if (process.env['npm_lifecycle_event'] !== undefined) {
-      setInterval(() => {
-        if (process.ppid !== parent && !stop.bySignal) ask();
-      }, 1_000).unref();
-    }
+    if (process.env['npm_lifecycle_event'] === undefined) return;
+    // npm runs us in a shell and hands its signals to that shell, which dies of them alone.
+    const before = lineage();
+    setInterval(() => {
+      if (!stop.bySignal && lineage() !== before) ask();
+    }, 1_000).unref();
   });
   return stop;
+}
+
+/** The shell above this process, and npm above the shell. */
+function lineage(): string {
+  const above = String(process.ppid);
+  try {
+    // Field 4; the name in field 2 may hold spaces and parentheses.
+    const fields = readFileSync(`/proc/${above}/stat`, 'utf8').split(') ').at(-1)!.split(' ');
+    return `${above} ${fields[1]}`;
+  } catch {
+    return above;
+  }
 }

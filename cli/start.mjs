@@ -3,6 +3,7 @@
  * and builds what is missing, and then hands over to the launcher (launch.ts), in the same process.
  */
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { takeLock } from './lock.mjs';
 import { nodeTooOld, prepare, root } from './prepare.mjs';
 import { Report } from './report.mjs';
@@ -52,7 +53,7 @@ if (lock) process.on('exit', lock.release);
 try {
   const errors = await prepare((step) => report.step('install', step));
   if (errors) fail('build', errors.trimEnd());
-  const { launch } = await import('../dist/cli/launch.js');
+  const { launch } = await import(pathToFileURL(join(root, 'dist', 'cli', 'launch.js')).href);
   process.exitCode = await launch(options, report);
 } catch (error) {
   fail('start', error.stack ?? String(error));

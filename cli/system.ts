@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { loadClientConfigProfile } from '@temporalio/envconfig';
 import { openDatabase } from '../db/database.js';
 import { addKey } from '../db/keys.js';
 import { migrate } from '../db/migrate.js';
+import { createDatabase, dropDatabase } from '../db/server.js';
 import { connect, taskQueuePrefix, taskQueues } from '../workflows/contract.js';
 import { workflowBundle } from './bundle.js';
 import type { Report } from './report.mjs';
@@ -13,7 +14,7 @@ import { root } from './root.js';
 import { secretsIn, type Secrets } from './secrets.js';
 import { postgresAccount } from './servers/account.js';
 import { pickPorts, usualPorts, type Port } from './servers/ports.js';
-import { createDatabase, dropDatabase, startPostgres } from './servers/postgres.js';
+import { startPostgres } from './servers/postgres.js';
 import { embeddedPostgres } from './servers/postgresBinaries.js';
 import { startTemporal } from './servers/temporal.js';
 import { findTemporal } from './servers/temporalBinary.js';
@@ -46,7 +47,7 @@ export class System {
   #stopping = false;
   #expected = new Set<Watched>();
   #breaks!: (sentence: string) => void;
-  #dropTemporary: () => Promise<void> = async () => undefined;
+  #dropTemporary: () => Promise<void> = () => Promise.resolve();
 
   constructor(options: SystemOptions, report: Report) {
     this.#options = options;
@@ -207,8 +208,17 @@ export class System {
     const account = postgresAccount(say);
     const binaries = embeddedPostgres(account, say);
     const { fresh } = this.#options;
-    const home = join(this.folder, 'postgres');
-    const server = await startPostgres({ binaries, account, home, port, durable: !fresh, say });
+    const server = await startPostgres({
+      binaries,
+      account,
+      // The name alone is kept where the postgres user can't enter this folder: it must tell runs apart.
+      home: join(this.folder, fresh ? `postgres-${basename(this.folder)}` : 'postgres'),
+      port,
+      durable: !fresh,
+      temporary: fresh,
+      remove: this.folder,
+      say,
+    });
     this.#own('postgres', server);
     this.#report.step(
       'postgres',
@@ -237,6 +247,7 @@ export class System {
       uiPort,
       dataFile: join(folder, 'temporal.db'),
       logFile: join(this.folder, 'logs', 'temporal.log'),
+      ...(fresh && { temporary: folder }),
     });
     this.#own('temporal', server);
     this.temporalUi = server.uiUrl;
@@ -291,11 +302,9 @@ export class System {
 }
 
 /** Like Promise.all, but waits for all: what is half started when another fails can be stopped. */
-async function all<T extends readonly unknown[]>(
-  promises: [...{ [I in keyof T]: Promise<T[I]> }],
-): Promise<T> {
-  await Promise.allSettled(promises);
-  return Promise.all(promises) as unknown as Promise<T>;
+async function all<T extends readonly [Promise<unknown>, ...Promise<unknown>[]]>(work: T) {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 function givenDatabase(): string | undefined {
@@ -307,7 +316,8 @@ function givenTemporal(): string | undefined {
   if (process.env['TEMPORAL_ADDRESS']) return 'TEMPORAL_ADDRESS';
   const profile = process.env['TEMPORAL_PROFILE'];
   const { address } = loadClientConfigProfile(profile ? { profile } : {});
-  return address === undefined ? undefined : `the Temporal profile ${profile ?? '"default"'}`;
+  // Set but empty is how many tools say "not set".
+  return address ? `the Temporal profile ${profile || '"default"'}` : undefined;
 }
 
 function withDatabase(url: string, name: string): string {

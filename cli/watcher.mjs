@@ -48,11 +48,12 @@ function end() {
 }
 
 function leave(code) {
-  // A half-removed temporary folder is no reason to fail.
-  try {
-    if (job.remove) rmSync(job.remove, { recursive: true, force: true, maxRetries: 5 });
-  } catch {
-    // The system's own cleaning of temporary folders takes what is left.
+  for (const folder of job.remove) {
+    try {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    } catch {
+      // A half-removed temporary folder is no reason to fail.
+    }
   }
   process.exit(code);
 }

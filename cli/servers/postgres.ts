@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import pg from 'pg';
+import { serverAnswers } from '../../db/server.js';
 import { ownedFolder, stateFolder, type Account, type Say } from './account.js';
 import { majorOf, type PostgresBinaries } from './postgresBinaries.js';
 import { until } from './until.js';
@@ -29,6 +29,8 @@ export interface PostgresOptions {
   durable: boolean;
   /** The whole home goes with the server, also after kill -9 of the launcher. */
   temporary?: boolean;
+  /** Another folder that then goes too. */
+  remove?: string;
   say: Say;
 }
 
@@ -37,7 +39,7 @@ export interface Postgres extends Watched {
   major: number;
   home: string;
   /** The owner's address of a database of this server. */
-  url(database: string): string;
+  url: (database: string) => string;
 }
 
 /** Starts Postgres on 127.0.0.1 and waits until it answers. */
@@ -61,12 +63,12 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
     account,
     signal: 'SIGINT', // fast shutdown: open transactions are rolled back, none is waited for
     logFile: join(home, 'postgres.log'),
-    remove: options.temporary ? home : undefined,
+    remove: options.temporary ? [home, ...(options.remove ? [options.remove] : [])] : [],
   });
   const url = (database: string) =>
     `postgres://postgres:${password}@127.0.0.1:${port}/${encodeURIComponent(database)}`;
   // A minute at most: after a kill -9 it replays its log first.
-  await whenReady('Postgres', server, () => answers(url('postgres')));
+  await whenReady('Postgres', server, () => serverAnswers(url('postgres')));
   return { ...server, version: binaries.version, major: binaries.major, home, url };
 }
 
@@ -176,48 +178,4 @@ function fromPostmasterFile(data: string): number[] {
   const pid = parseInt(readFileSync(join(data, 'postmaster.pid'), 'utf8'), 10);
   const { stdout } = spawnSync('ps', ['-p', String(pid), '-o', 'command='], { encoding: 'utf8' });
   return stdout?.includes(data) ? [pid] : [];
-}
-
-async function answers(connectionString: string): Promise<boolean> {
-  const client = new pg.Client({ connectionString, connectionTimeoutMillis: 2_000 });
-  client.on('error', () => undefined);
-  try {
-    await client.connect();
-    return true;
-  } catch {
-    return false;
-  } finally {
-    await client.end().catch(() => undefined);
-  }
-}
-
-/**
- * Makes an empty database when there is none of that name. The owner's address of the server's own
- * database leads there; this and the next are the only statements outside db/, and touch no table.
- */
-export async function createDatabase(serverUrl: string, name: string): Promise<void> {
-  await administer(serverUrl, async (client) => {
-    const found = await client.query('select from pg_database where datname = $1', [name]);
-    if (found.rowCount === 0) await client.query(`create database ${pg.escapeIdentifier(name)}`);
-  });
-}
-
-export async function dropDatabase(serverUrl: string, name: string): Promise<void> {
-  await administer(serverUrl, (client) =>
-    client.query(`drop database if exists ${pg.escapeIdentifier(name)} with (force)`),
-  );
-}
-
-async function administer(
-  connectionString: string,
-  work: (client: pg.Client) => Promise<unknown>,
-): Promise<void> {
-  const client = new pg.Client({ connectionString, connectionTimeoutMillis: 10_000 });
-  client.on('error', () => undefined);
-  await client.connect();
-  try {
-    await work(client);
-  } finally {
-    await client.end();
-  }
 }

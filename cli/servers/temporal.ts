@@ -53,7 +53,7 @@ export async function startTemporal(options: TemporalOptions): Promise<Temporal>
     logFile,
     signal: 'SIGTERM',
     graceMs: 5_000,
-    remove: options.temporary,
+    remove: options.temporary ? [options.temporary] : [],
   });
   const address = `127.0.0.1:${port}`;
   await whenReady('The Temporal server', server, () => serves(address));

@@ -18,8 +18,8 @@ export interface Job {
   /** How the child is asked to end. Postgres wants SIGINT: its fast shutdown. */
   signal?: NodeJS.Signals;
   graceMs?: number;
-  /** A temporary folder that goes with the child, even when the launcher was killed. */
-  remove?: string | undefined;
+  /** Temporary folders that go with the child, even when the launcher was killed. */
+  remove?: string[];
 }
 
 export interface Ending {
@@ -90,7 +90,7 @@ function watcherJob(job: Job): object {
     ...job.account,
     signal: job.signal ?? 'SIGTERM',
     graceMs: job.graceMs ?? 10_000,
-    remove: job.remove,
+    remove: job.remove ?? [],
   };
 }
 

@@ -17,6 +17,7 @@ declare
   v_known jsonb;
   v_skus text[];
   v_quantities integer[];
+  v_smallest integer;
   v_terms record;
   v_batch integer := 8;
   v_answer jsonb;
@@ -39,13 +40,17 @@ begin
     return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
   end if;
 
-  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku)
-  into v_skus, v_quantities
+  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku), min(m.smallest)
+  into v_skus, v_quantities, v_smallest
   from (
-    select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity
+    select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity, min(l.quantity) as smallest
     from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)
     group by 1
   ) m;
+  -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
+  if v_smallest < 1 then
+    raise exception 'a line of % units', v_smallest using errcode = '22023';
+  end if;
   select * into v_terms from claim_terms(v_skus);
   if v_terms.unknown_sku is not null then
     return jsonb_build_object('outcome', 'NOT_FOUND', 'sku', v_terms.unknown_sku);

@@ -288,7 +288,7 @@ create table tahan.setting_changes (
   reason text,
   created_at timestamptz not null,
   constraint setting_changes_id primary key (id),
-  constraint setting_changes_reason_given check (before is null or reason ~ '\S')
+  constraint setting_changes_reason_given check (before is null or (reason is not null and reason ~ '\S'))
 );
 
 create function tahan.refuse_change() returns trigger language plpgsql as $$

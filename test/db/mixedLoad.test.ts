@@ -116,7 +116,9 @@ describeEachPostgres('mixed load', (version) => {
           note('adjust', await adjust(shop.db, { ...change, delta: roll() < 0.5 ? 1 : -1 }));
         }
         if (left % 10 === 0) {
-          await shop.query(`update tahan.test_clock set shift = shift + interval '120 milliseconds'`);
+          await shop.query(
+            `update tahan.test_clock set shift = shift + interval '120 milliseconds'`,
+          );
         }
       }
     };

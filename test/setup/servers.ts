@@ -17,6 +17,7 @@ import {
 } from '../../cli/servers/postgresBinaries.js';
 import { startTemporal, type Temporal } from '../../cli/servers/temporal.js';
 import { findTemporal } from '../../cli/servers/temporalBinary.js';
+import type { Watched } from '../../cli/servers/watch.js';
 
 export interface Servers {
   postgres?: Promise<Postgres[]>;
@@ -53,8 +54,11 @@ export async function endServers(): Promise<void> {
   const { postgres, temporal } = servers;
   delete servers.postgres;
   delete servers.temporal;
-  const started = [...((await settled(postgres)) ?? []), await settled(temporal)];
-  await Promise.all(started.map((server) => server?.stop()));
+  const started: (Watched | undefined)[] = [
+    ...((await settled(postgres)) ?? []),
+    await settled(temporal),
+  ];
+  await Promise.all(started.map(async (server) => server?.stop()));
 }
 
 /** Postgres 18 from npm, and each major that the system has: TAHAN_TEST_POSTGRES=18 picks one. */

@@ -7,8 +7,11 @@ import { connect, state, workflowId } from '../../workflows/contract.js';
 import type { HoldState, Holds, Temporal } from '../../workflows/contract.js';
 import { createWorkers } from '../../worker/worker.js';
 
-/** Workflow tasks that fail are told here: every one of them is a defect. */
+/** Failed workflow tasks are told here, and every one of them is a defect; not what our code logs. */
 const problems: string[] = [];
+/** What our own code logs, what the fakes throw, and the one failure that a hold may end with. */
+const expected =
+  /^(Activity failed|Workflow failed nothing was taken|a payment stays pending|.*payment signal: dropped|more than 100 payments|the hold has no row)/;
 let installed = false;
 
 export interface Engine {
@@ -18,7 +21,7 @@ export interface Engine {
   start(): Promise<void>;
   stop(): Promise<void>;
   close(): Promise<void>;
-  /** What the workers complained about: failed workflow tasks, unhandled errors. */
+  /** What the SDK complained about: failed workflow tasks, unhandled errors. */
   problems: string[];
 }
 
@@ -30,7 +33,8 @@ export async function engine(
   if (!installed) {
     installed = true;
     const logger = new DefaultLogger('WARN', ({ message, meta }) => {
-      problems.push(`${message} ${String((meta?.['error'] as Error | undefined)?.message ?? '')}`);
+      const words = `${message} ${String((meta?.['error'] as Error | undefined)?.message ?? '')}`;
+      if (!expected.test(words)) problems.push(words);
     });
     Runtime.install({
       logger,
@@ -64,7 +68,8 @@ export async function engine(
       running = undefined;
     },
     async close() {
-      await this.stop();
+      running?.stop();
+      await running?.done;
       await connection.close();
       await temporal.close();
     },

@@ -37,6 +37,14 @@ export class FakeDatabase {
   instead: { [Name in keyof Activities]?: (call: number) => unknown } = {};
   readonly #running = new Map<string, number>();
 
+  /** As new, for the next test; what is still running from the last one goes on by itself. */
+  reset(): void {
+    this.rows.clear();
+    this.calls.length = 0;
+    this.#running.clear();
+    Object.assign(this, { mostAtOnce: 0, holdMs: 60_000, slowMs: 0, instead: {} });
+  }
+
   callsOf(name: keyof Activities, holdId?: string): number {
     return this.calls.filter(
       (call) => call.name === name && (holdId === undefined || call.holdId === holdId),
@@ -73,7 +81,7 @@ export class FakeDatabase {
       const other: unknown = await this.instead[name]?.(call);
       return other === undefined ? decide() : (other as T);
     } finally {
-      this.#running.set(holdId, this.#running.get(holdId)! - 1);
+      this.#running.set(holdId, (this.#running.get(holdId) ?? 1) - 1);
     }
   }
 

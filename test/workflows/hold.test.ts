@@ -1,65 +1,31 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { send } from '../../workflows/contract.js';
-import type { HoldRequest, PaymentSignal } from '../../workflows/contract.js';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { endOf, engine, handleOf, stateOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { FakeDatabase, request } from './fakeDatabase.js';
+import { cancel, claimAgain, extend, hold, pay } from './talk.js';
 
-const withinMs = 10_000;
-const paid: PaymentSignal = {
-  provider: 'fake',
-  paymentId: 'p1',
-  amountMinor: 100,
-  currency: 'EUR',
-};
-
-let database: FakeDatabase;
+const database = new FakeDatabase();
 let shop: Engine;
 
 beforeAll(async () => {
-  database = new FakeDatabase();
-  const current = new Proxy({} as ReturnType<FakeDatabase['activities']>, {
-    get: (_, name) => Reflect.get(database.activities(), name) as unknown,
-    ownKeys: () => Reflect.ownKeys(database.activities()),
-    getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }),
-  });
-  shop = await engine(current);
+  shop = await engine(database.activities());
   await shop.start();
 });
 afterAll(() => shop.close());
-beforeEach(() => {
-  database = new FakeDatabase();
-});
-
-async function hold(changes: Partial<HoldRequest> = {}): Promise<HoldRequest> {
-  const wanted = request(changes);
-  const sent = await send(shop.holds, wanted, { kind: 'claimed' }, { withinMs });
-  expect(sent).toMatchObject({ outcome: 'ANSWERED', answer: { outcome: 'HELD' } });
-  return wanted;
-}
-const cancelWith = (wanted: HoldRequest, requestId = 'c1') =>
-  send(
-    shop.holds,
-    wanted,
-    { kind: 'cancel', reason: 'changed mind', actor: 'shop', requestId },
-    { withinMs },
-  );
-const extendBy = (wanted: HoldRequest, seconds: number, requestId = 'e1') =>
-  send(shop.holds, wanted, { kind: 'extend', seconds, actor: 'shop', requestId }, { withinMs });
-const pay = (wanted: HoldRequest, payment: PaymentSignal = paid) =>
-  send(shop.holds, wanted, { kind: 'payment', payment }, { withinMs });
+beforeEach(() => database.reset());
+afterEach(() => expect(shop.problems.splice(0)).toEqual([]));
 
 describe('R51 a hold is one workflow: claim, then payment or timer, then one end', () => {
   test('R51 R05 a payment in time confirms: claim, record, confirm, and no timer is left', async () => {
-    const wanted = await hold();
-    expect(await pay(wanted)).toEqual({ outcome: 'SENT' });
+    const wanted = await hold(shop);
+    expect(await pay(shop, wanted)).toEqual({ outcome: 'SENT' });
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
     expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'recordPayment', 'confirm']);
   });
 
   test('R51 R06 nobody pays: the durable timer asks expire once, at the end of the window', async () => {
     database.holdMs = 700;
-    const wanted = await hold();
+    const wanted = await hold(shop);
     const { endsAt } = database.rows.get(wanted.holdId)!;
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'EXPIRED' });
     expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'expire']);
@@ -68,8 +34,8 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
   });
 
   test('R09 R35 cancel answers the caller and ends the hold', async () => {
-    const wanted = await hold();
-    expect(await cancelWith(wanted)).toEqual({
+    const wanted = await hold(shop);
+    expect(await cancel(shop, wanted)).toEqual({
       outcome: 'ANSWERED',
       answer: { outcome: 'CANCELLED' },
     });
@@ -84,7 +50,7 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
       requestHash: 'hash-1',
     });
     const wanted = request();
-    const sent = await send(shop.holds, wanted, { kind: 'claimed' }, { withinMs });
+    const sent = await claimAgain(shop, wanted);
     const refusal = { outcome: 'INSUFFICIENT_STOCK', shortfalls, requestHash: 'hash-1' };
     expect(sent).toEqual({ outcome: 'ANSWERED', answer: refusal });
     expect(await endOf(shop, wanted.holdId)).toEqual(refusal);
@@ -94,17 +60,17 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
   test('an answer without a hash gets the hash of its request, so that another body is noticed (B19)', async () => {
     database.instead.claim = () => ({ outcome: 'NOT_FOUND', sku: 'SKU-1' });
     const wanted = request({ requestHash: 'mine' });
-    const sent = await send(shop.holds, wanted, { kind: 'claimed' }, { withinMs });
+    const sent = await claimAgain(shop, wanted);
     expect(sent).toMatchObject({ answer: { outcome: 'NOT_FOUND', requestHash: 'mine' } });
   });
 
   test('extend moves the end, and only extend does: a bad payment does not restart the window (H15)', async () => {
     database.holdMs = 1500;
-    const wanted = await hold();
-    await pay(wanted, { ...paid, status: 'failed' });
-    const extended = await extendBy(wanted, 1);
+    const wanted = await hold(shop);
+    await pay(shop, wanted, { status: 'failed' });
+    const extended = await extend(shop, wanted, 1);
     expect(extended).toMatchObject({ answer: { outcome: 'EXTENDED' } });
-    await pay(wanted, { ...paid, paymentId: 'p2', status: 'failed' });
+    await pay(shop, wanted, { paymentId: 'p2', status: 'failed' });
     const { endsAt } = database.rows.get(wanted.holdId)!;
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'EXPIRED' });
     expect(Date.now() - endsAt).toBeLessThan(1400);
@@ -115,17 +81,11 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
 describe('time', () => {
   test('F12 a timer that fires early by the clock of Postgres waits on (NOT_DUE), and nothing is given back early', async () => {
     database.holdMs = 1500;
-    database.instead.claim = (call) => {
-      // The claim says less than is left: the timer fires 1.2 s early.
-      if (call === 1) setTimeout(() => delete database.instead.claim, 0);
-      return undefined;
-    };
+    // The claim says less than is left, so that the timer fires 1.2 s early.
     const wanted = request();
-    const activities = database.activities();
-    database.instead.claim = undefined as never;
-    const claimed = await activities.claim(wanted);
+    const claimed = await database.activities().claim(wanted);
     database.instead.claim = () => ({ ...claimed, remainingMs: 300.4 });
-    await send(shop.holds, wanted, { kind: 'claimed' }, { withinMs });
+    await claimAgain(shop, wanted);
     const { endsAt } = database.rows.get(wanted.holdId)!;
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'EXPIRED' });
     expect(Date.now()).toBeGreaterThanOrEqual(endsAt);
@@ -135,12 +95,12 @@ describe('time', () => {
   test('F12 an answer without a remaining time never becomes a wait without end', async () => {
     database.holdMs = 500;
     database.instead.expire = (call) => (call === 1 ? { outcome: 'NOT_DUE' } : undefined);
-    const wanted = await hold();
+    const wanted = await hold(shop);
     await until('the pause', async () =>
       (await stateOf(shop, wanted.holdId)).notes.some((note) => /no remaining time/.test(note)),
     );
     // Messages are still handled during the pause.
-    expect(await cancelWith(wanted)).toMatchObject({ answer: { outcome: 'CANCELLED' } });
+    expect(await cancel(shop, wanted)).toMatchObject({ answer: { outcome: 'CANCELLED' } });
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CANCELLED' });
     const history = await handleOf(shop, wanted.holdId).fetchHistory();
     const timers = history.events!.flatMap(
@@ -151,9 +111,9 @@ describe('time', () => {
 
   test('F14 timer due and payment waiting, with the worker away: the payment wins', async () => {
     database.holdMs = 1500;
-    const wanted = await hold();
+    const wanted = await hold(shop);
     await shop.stop();
-    await pay(wanted);
+    await pay(shop, wanted);
     const row = database.rows.get(wanted.holdId)!;
     // The payment is in time by Postgres: its webhook recorded it before the end.
     row.payments.set('fake/p1', {
@@ -182,16 +142,16 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
 
   test('R05 an overdue hold whose signal was lost is confirmed by its recorded payment, not expired', async () => {
     database.holdMs = 600;
-    const wanted = await hold();
+    const wanted = await hold(shop);
     record(wanted.holdId);
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
     expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'expire', 'confirm']);
   });
 
   test('a cancel meets a recorded payment: it is confirmed first, and the caller hears that', async () => {
-    const wanted = await hold();
+    const wanted = await hold(shop);
     record(wanted.holdId);
-    expect(await cancelWith(wanted)).toEqual({
+    expect(await cancel(shop, wanted)).toEqual({
       outcome: 'ANSWERED',
       answer: { outcome: 'ALREADY', status: 'CONFIRMED' },
     });
@@ -200,7 +160,7 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
   test('H9 the same payment pending again is given up with a pause and a word: 2 rounds, not 22', async () => {
     database.holdMs = 400;
     database.instead.confirm = () => ({ outcome: 'MISMATCH' });
-    const wanted = await hold();
+    const wanted = await hold(shop);
     record(wanted.holdId);
     await until('the word', async () =>
       (await stateOf(shop, wanted.holdId)).notes.includes(
@@ -210,7 +170,7 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
     expect(database.callsOf('expire', wanted.holdId)).toBe(2);
     expect(database.callsOf('confirm', wanted.holdId)).toBe(1);
     // The brake holds for other messages too, and the caller gets an answer.
-    expect(await cancelWith(wanted)).toEqual({
+    expect(await cancel(shop, wanted)).toEqual({
       outcome: 'ANSWERED',
       answer: { outcome: 'PAYMENT_PENDING', payment: pending },
     });
@@ -223,8 +183,8 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
       outcome: 'PAYMENT_PENDING',
       payment: { provider: 'fake', paymentId: 'p1' },
     });
-    const wanted = await hold();
-    await pay(wanted);
+    const wanted = await hold(shop);
+    await pay(shop, wanted);
     await until('the word', async () =>
       (await stateOf(shop, wanted.holdId)).notes.some((note) => note.includes('waits for')),
     );

@@ -1,5 +1,6 @@
 import { Client, Connection, isRetryableError, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { pause } from './within.js';
 
 export interface TemporalSettings {
   /** Overrides TEMPORAL_ADDRESS and the profile; `host:port`. */
@@ -37,14 +38,19 @@ export interface Temporal {
  */
 export function connect(settings: TemporalSettings = {}): Temporal {
   const { namespace, ...options } = temporalOptions(settings);
+  const retries = { closed: false, lastAt: 0 };
   const connection = Connection.lazy({
     ...options,
     // The SDK's own retries go on for 17 to 28 s; a buyer has 5. Four tries are over in 0.9 s.
     interceptors: [
       makeGrpcRetryInterceptor({
-        retryableDecider: (attempt, status) => attempt < 4 && isRetryableError(status),
-        delayFunction: (attempt) =>
-          Math.min(400, 100 * 1.7 ** attempt) * (0.8 + Math.random() * 0.4),
+        retryableDecider: (attempt, status) =>
+          !retries.closed && attempt < 4 && isRetryableError(status),
+        delayFunction(attempt) {
+          const ms = Math.min(400, 100 * 1.7 ** attempt) * (0.8 + Math.random() * 0.4);
+          retries.lastAt = Math.max(retries.lastAt, Date.now() + ms);
+          return ms;
+        },
       }),
     ],
     // With the defaults the channel was usable again 73 s after a two-minute outage; so after 0.8 s.
@@ -57,6 +63,11 @@ export function connect(settings: TemporalSettings = {}): Temporal {
     client: new Client({ connection, namespace }),
     address: options.address,
     namespace,
-    close: () => connection.close(),
+    async close() {
+      // A retry that is due after the close throws from its timer, which ends the process.
+      retries.closed = true;
+      await pause(Math.max(0, retries.lastAt + 20 - Date.now()));
+      await connection.close();
+    },
   };
 }

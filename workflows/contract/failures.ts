@@ -15,15 +15,19 @@ export type Failed =
   | { outcome: 'ENDED' }
   /** The run ended while our update waited in it. */
   | { outcome: 'RUN_ENDED' }
+  /** The task with our update was refused, and the update with it: it must be sent again. */
+  | { outcome: 'NOT_READY'; detail: string }
   /** The server does not know our search attributes (yet, or any more). */
   | { outcome: 'NOT_INDEXED'; detail: string }
   | { outcome: 'NO_ANSWER'; detail: string }
   | { outcome: 'UNAVAILABLE'; detail: string };
 
-/** gRPC status codes that say "too late" and not "no". */
+/** gRPC status codes with a meaning of their own. */
 const cancelled = 1;
-const deadlineExceeded = 4;
 const invalidArgument = 3;
+const deadlineExceeded = 4;
+const notFound = 5;
+const failedPrecondition = 9;
 
 /** Every error class that the client was seen to throw, and a default for the others. */
 export function failed(error: unknown): Failed {
@@ -38,13 +42,25 @@ export function failed(error: unknown): Failed {
       ? { outcome: 'RUN_ENDED' }
       : { outcome: 'NO_ANSWER', detail };
   }
-  if (error instanceof ServiceError) {
-    const code = (error.cause as { code?: unknown } | undefined)?.code;
-    if (code === cancelled || code === deadlineExceeded) return { outcome: 'NO_ANSWER', detail };
-    if (code === invalidArgument && /search attribute/i.test(detail))
-      return { outcome: 'NOT_INDEXED', detail };
+  switch (codeOf(error)) {
+    case cancelled:
+    case deadlineExceeded:
+      return { outcome: 'NO_ANSWER', detail };
+    case invalidArgument:
+      if (/search attribute/i.test(detail)) return { outcome: 'NOT_INDEXED', detail };
+      break;
+    case notFound:
+      return { outcome: 'RUN_ENDED' };
+    case failedPrecondition:
+      return { outcome: 'NOT_READY', detail };
   }
   return { outcome: 'UNAVAILABLE', detail };
+}
+
+/** The client wraps what gRPC says, except for the parts of an update-with-start, which come bare. */
+function codeOf(error: unknown): unknown {
+  const at = error instanceof ServiceError ? error.cause : error;
+  return (at as { code?: unknown } | undefined)?.code;
 }
 
 /** The message with its causes: the reason is usually the last of them. */

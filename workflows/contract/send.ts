@@ -14,7 +14,10 @@ import type { Claimed, HoldRequest, PaymentSignal } from '../messages.js';
 import { failed } from './failures.js';
 import type { Failed } from './failures.js';
 import { holdStartOptions } from './start.js';
-import { within } from './within.js';
+import { pause, within } from './within.js';
+
+/** Before an update is sent again whose task was refused. */
+const pauseMs = 50;
 
 /** The way to the holds' workflows. */
 export interface Holds {
@@ -83,18 +86,25 @@ async function deliver(
   message: Message,
   endsAt: number,
 ): Promise<Sent<Answers[Message['kind']]>> {
-  for (let again = false; ; again = true) {
+  let runsEnded = 0;
+  for (;;) {
     const sent = await attempt(holds, request, message, endsAt);
     switch (sent.outcome) {
       case 'NOT_INDEXED':
         if (!request.indexed) return { outcome: 'UNAVAILABLE', detail: sent.detail };
         request = { ...request, indexed: false };
         break;
+      case 'NOT_READY':
+        if (Date.now() + pauseMs > endsAt) return { outcome: 'NO_ANSWER', detail: sent.detail };
+        await pause(pauseMs);
+        break;
       case 'RUN_ENDED': {
         // Failed or terminated runs are replaced by the second try, completed ones say ENDED.
         const own = message.kind === 'claimed' && (await endedTooLate(holds.client, request));
         if (own) return { outcome: 'TOO_LATE' };
-        if (again) return { outcome: 'NO_ANSWER', detail: 'the run ended before it answered' };
+        runsEnded += 1;
+        if (runsEnded > 1 || Date.now() > endsAt)
+          return { outcome: 'NO_ANSWER', detail: 'the run ended before it answered' };
         break;
       }
       default:

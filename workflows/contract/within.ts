@@ -15,3 +15,7 @@ export async function within<T>(ms: number, work: Promise<T>, late: T): Promise<
     work.catch(() => {});
   }
 }
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

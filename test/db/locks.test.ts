@@ -1,0 +1,259 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { adjust } from '../../db/adjust.js';
+import { cancel } from '../../db/cancel.js';
+import { claim } from '../../db/claim.js';
+import { confirm } from '../../db/confirm.js';
+import { openDatabase, stockLockTimeoutMs } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
+import { expire } from '../../db/expire.js';
+import { extend } from '../../db/extend.js';
+import { readHold } from '../../db/readHold.js';
+import { recordPayment } from '../../db/recordPayment.js';
+import { describeEachPostgres } from '../setup/database.js';
+import { counts, everything, statusOf } from './books.js';
+import { claimCall, faultOf, other, otherOnBins, whenWaiting } from './rivals.js';
+import { sharedShop } from './shop.js';
+
+describeEachPostgres('waiting for locks', (version) => {
+  const shop = sharedShop(version);
+  /** Gives up after 300 ms of lock waits. */
+  let impatient: Database;
+  beforeAll(() => {
+    impatient = openDatabase({ url: shop.url, takeAppRole: true, stockLockTimeoutMs: 300 });
+  });
+  afterAll(() => impatient.close());
+
+  const change = { bin: 'b1', reason: 'count', actor: 'operator', reference: null };
+
+  it('R25: the budget is 15 s, or what the environment says, between 1 and 120 s; a word is refused', () => {
+    const seconds = (text?: string) =>
+      stockLockTimeoutMs(text === undefined ? {} : { TAHAN_STOCK_LOCK_TIMEOUT_SECONDS: text }) /
+      1000;
+    expect([undefined, '', '30', '0', '-1', '1', '120', '121', '1e9', '2.5'].map(seconds)).toEqual([
+      15, 15, 30, 1, 1, 1, 120, 120, 120, 2.5,
+    ]);
+    expect(() => seconds('soon')).toThrow('TAHAN_STOCK_LOCK_TIMEOUT_SECONDS is "soon"');
+  });
+
+  it('R25: the lock timeout is set for the transaction only', async () => {
+    const sku = await shop.product([1]);
+    const client = await shop.session();
+    const timeout = async () =>
+      (await client.query<{ lock_timeout: string }>('show lock_timeout')).rows[0]!.lock_timeout;
+    await client.query('begin');
+    await client.query(...claimCall(await shop.request({ [sku]: 1 }), 60_000));
+    expect(await timeout()).not.toBe('0');
+    await client.query('commit');
+    expect(await timeout()).toBe('0');
+  });
+
+  it('R25: a wait over three bins ends after the budget of 1 s, not after three of them, and nothing has changed', async () => {
+    const sku = await shop.product([1, 1, 1]);
+    const hold = await shop.hold({ [sku]: 3 });
+    const before = await everything(shop);
+    const rivals = [
+      await otherOnBins(shop, sku, 'b1'),
+      await otherOnBins(shop, sku, 'b2'),
+      await otherOnBins(shop, sku, 'b3'),
+    ];
+    const started = performance.now();
+    const waiting = faultOf(
+      shop.db.changes.answer({
+        text: `select tahan.cancel($1, 'x', 'test', 1000) as answer`,
+        values: [hold],
+      }),
+    );
+    for (const rival of rivals.slice(0, 2)) {
+      await pause(600);
+      await rival.rollback();
+    }
+    expect(await waiting).toMatch(/^STOCK_/);
+    const ms = performance.now() - started;
+    expect(ms).toBeGreaterThan(950);
+    expect(ms).toBeLessThan(1_700);
+    expect(await everything(shop)).toEqual(before);
+    await rivals[2]!.rollback();
+    expect(await cancel(shop.db, hold, 'x', 'test')).toEqual({ outcome: 'CANCELLED' });
+  });
+
+  // The four codes. Each is asked for in one test of this folder only, so that two of them merged
+  // in the SQL turn exactly one test red.
+  it('R26: RESERVATION_IN_PROGRESS means that an identical claim is still running', async () => {
+    const sku = await shop.product([2]);
+    const request = await shop.request({ [sku]: 1 });
+    const running = await other(shop, ...claimCall(request));
+    expect(await faultOf(claim(impatient, request))).toBe('RESERVATION_IN_PROGRESS');
+    await running.commit();
+    expect((await claim(impatient, request)).outcome).toBe('ALREADY');
+  });
+
+  it('R26: STOCK_LEDGER_BUSY means that this hold is being changed by another call of its own, whatever is asked of it', async () => {
+    const sku = await shop.product([2]);
+    const hold = await shop.hold({ [sku]: 1 });
+    const payment = await shop.pay(hold, { status: 'failed' });
+    const before = await everything(shop);
+    const releasing = await other(shop, `select tahan.cancel($1, 'x', 'test')`, [hold]);
+    const codes = await Promise.all(
+      [
+        cancel(impatient, hold, 'x', 'test'),
+        expire(impatient, hold),
+        confirm(impatient, hold, payment),
+        extend(impatient, hold, 60, 'x', 'test'),
+      ].map(faultOf),
+    );
+    expect(codes).toEqual(Array(4).fill('STOCK_LEDGER_BUSY'));
+    const paid = recordPayment(impatient, { ...payment, status: 'succeeded' });
+    expect(await faultOf(paid)).toBe('STOCK_LEDGER_BUSY');
+    await releasing.rollback();
+    expect(await everything(shop)).toEqual(before);
+  });
+
+  it('R26: STOCK_LOCK_TIMEOUT means that somebody else has a bin, a hold to take back, or the buyer; nothing has changed', async () => {
+    const sku = await shop.product([3], { perBuyerLimit: 2 });
+    const buyer = { buyerId: 'anna' };
+    const hold = await shop.hold({ [sku]: 1 }, buyer);
+    const paid = await shop.hold({ [sku]: 1 });
+    const before = await everything(shop);
+    const payment = await shop.pay(paid);
+    const onBin = await otherOnBins(shop, sku);
+    const codes = await Promise.all(
+      [
+        shop.request({ [sku]: 1 }).then((request) => claim(impatient, request)),
+        cancel(impatient, hold, 'x', 'test'),
+        confirm(impatient, paid, payment),
+        adjust(impatient, { ...change, sku, delta: 1, requestId: 'x' }),
+      ].map(faultOf),
+    );
+    await shop.shiftClock(601_000);
+    codes.push(await faultOf(expire(impatient, hold)));
+    await onBin.rollback();
+
+    // Two are overdue, one of them unpaid: a claim of 2 has to take that one back.
+    const onHold = await other(shop, `select from tahan.holds where id = $1 for update`, [hold]);
+    codes.push(await faultOf(claim(impatient, await shop.request({ [sku]: 2 }))));
+    await onHold.rollback();
+    const onBuyer = await other(shop, `select pg_advisory_xact_lock(tahan.buyer_lock('anna'))`);
+    codes.push(await faultOf(claim(impatient, await shop.request({ [sku]: 1 }, buyer))));
+    await onBuyer.rollback();
+    expect(codes).toEqual(Array(7).fill('STOCK_LOCK_TIMEOUT'));
+    expect(await everything(shop)).toEqual(before);
+  });
+
+  it('R26: INSUFFICIENT_STOCK is an answer, not a fault: the other took the last unit and has committed', async () => {
+    const sku = await shop.product([1]);
+    const winner = await other(shop, ...claimCall(await shop.request({ [sku]: 1 })));
+    const waiting = faultOf(shop.claim({ [sku]: 1 }));
+    await whenWaiting(shop, 'tahan.claim');
+    await winner.commit();
+    expect(await waiting).toMatch('answered {"outcome":"INSUFFICIENT_STOCK"');
+  });
+
+  it('F8: when its deadline ends the wait, a claim is CLAIM_TOO_LATE, whatever it waited for; it leaves no row, takes nothing later, and may run again', async () => {
+    const sku = await shop.product([2], { perBuyerLimit: 5 });
+    const overdue = await shop.hold({ [sku]: 1 }, { holdSeconds: 1 });
+    await shop.shiftClock(2_000);
+    const request = await shop.request({ [sku]: 2 });
+    const before = await everything(shop);
+    const rivals = {
+      key: () => other(shop, `select pg_advisory_xact_lock(tahan.key_lock($1))`, [request.holdId]),
+      buyer: () =>
+        other(shop, `select pg_advisory_xact_lock(tahan.buyer_lock($1))`, [request.buyerId]),
+      'overdue hold': () =>
+        other(shop, `select from tahan.holds where id = $1 for update`, [overdue]),
+      bin: () => otherOnBins(shop, sku),
+    };
+    for (const [waitsFor, rival] of Object.entries(rivals)) {
+      const blocker = await rival();
+      const answer = await claim(shop.db, { ...request, claimDeadline: await shop.now(250) });
+      expect({ waitsFor, ...answer }).toEqual({ waitsFor, outcome: 'CLAIM_TOO_LATE' });
+      await blocker.rollback();
+      expect(await statusOf(shop, request.holdId)).toBeUndefined();
+      expect(await everything(shop)).toEqual(before);
+    }
+    const again = { ...request, claimDeadline: await shop.now(3_500) };
+    expect((await claim(shop.db, again)).outcome).toBe('HELD');
+  });
+
+  it('F4: a claim that gets its locks after its deadline, although nobody made it wait too long for one, takes nothing', async () => {
+    const sku = await shop.product([1]);
+    const blocker = await otherOnBins(shop, sku);
+    const request = await shop.request({ [sku]: 1 });
+    const claiming = claim(shop.db, request);
+    await whenWaiting(shop, 'tahan.claim');
+    await shop.shiftClock(4_000);
+    await blocker.rollback();
+    expect(await claiming).toEqual({ outcome: 'CLAIM_TOO_LATE' });
+    expect(await counts(shop, sku)).toMatchObject({ available: 1, held: 0 });
+  });
+
+  it('A14: the window of a hold counts from when its locks are held: a hold of 1 s that waited longer is born with all of it', async () => {
+    const sku = await shop.product([1]);
+    const blocker = await otherOnBins(shop, sku);
+    const request = await shop.request(
+      { [sku]: 1 },
+      { holdSeconds: 1, claimDeadline: await shop.now(60_000) },
+    );
+    const claiming = claim(shop.db, request);
+    await whenWaiting(shop, 'tahan.claim');
+    await shop.shiftClock(10_000);
+    await blocker.rollback();
+    const answer = await claiming;
+    if (answer.outcome !== 'HELD') throw new Error(answer.outcome);
+    expect(answer.remainingMs).toBeGreaterThan(500);
+    const hold = await readHold(shop.db, answer.holdId);
+    expect(Date.parse(hold!.expiresAt!) - Date.parse(hold!.createdAt)).toBe(1_000);
+  });
+
+  it('A10: claims that fill their pool waiting for one bin keep no expiry, payment or read out', async () => {
+    const [stuck, free] = [await shop.product([9]), await shop.product([2])];
+    const [overdue, paid] = [
+      await shop.hold({ [free]: 1 }, { holdSeconds: 1 }),
+      await shop.hold({ [free]: 1 }),
+    ];
+    await shop.shiftClock(2_000);
+    const blocker = await otherOnBins(shop, stuck);
+    const waiting = Promise.all(
+      Array.from({ length: 6 }, () => shop.claim({ [stuck]: 1 }).catch(() => null)),
+    );
+    await whenWaiting(shop, 'tahan.claim', 4);
+    const started = performance.now();
+    expect(await expire(shop.db, overdue)).toEqual({ outcome: 'EXPIRED' });
+    expect(await confirm(shop.db, paid, await shop.pay(paid))).toMatchObject({
+      outcome: 'CONFIRMED',
+    });
+    expect((await readHold(shop.db, paid))?.status).toBe('CONFIRMED');
+    expect(performance.now() - started).toBeLessThan(1_000);
+    await blocker.rollback();
+    await waiting;
+  });
+
+  it('A15: rows under our locks may be named by new rows: no foreign-key check waits for a claim, a payment or a changed product', async () => {
+    const sku = await shop.product([9, 9]);
+    const hold = await shop.hold({ [sku]: 1 });
+    const locks = await other(
+      shop,
+      `select tahan.lock_holds(array[$1::uuid], clock_timestamp() + interval '9 s', null),
+         tahan.lock_bins((select array_agg(id order by id) from tahan.bins where sku = $2),
+           clock_timestamp() + interval '9 s', null)`,
+      [hold, sku],
+    );
+    const setting = await other(
+      shop,
+      `select tahan.put_product($1, '{"name": "new"}', 'operator', 'renamed') as answer`,
+      [sku],
+    );
+    expect(setting.answer).toEqual({ outcome: 'CHANGED' });
+    const naming = await other(shop, `set local lock_timeout = '1s'`);
+    await naming.client.query(`insert into bins (sku, code) values ($1, 'b9')`, [sku]);
+    await naming.client.query(
+      `insert into allocations select $1, max(id), 1 from bins where sku = $2 and code = 'b2'`,
+      [hold, sku],
+    );
+    await naming.rollback();
+    await locks.rollback();
+    const claiming = await shop.claim({ [sku]: 1 });
+    expect(claiming.outcome).toBe('HELD');
+    await setting.rollback();
+  });
+});

@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type pg from 'pg';
+import type { ClaimRequest } from '../../db/claim.js';
+import { DatabaseFault } from '../../db/faults.js';
+import type { Shop } from './shop.js';
+
+/** Somebody else's open transaction, with the answer of the statement that it has run so far. */
+export interface Other<T> {
+  answer: T;
+  client: pg.Client;
+  commit(): Promise<void>;
+  rollback(): Promise<void>;
+}
+
+/** Runs a statement on a real second connection and leaves its transaction open, locks and all. */
+export async function other<T = unknown>(
+  shop: Shop,
+  text: string,
+  values: unknown[] = [],
+): Promise<Other<T>> {
+  const client = await shop.session();
+  await client.query('begin');
+  const { rows } = await client.query<{ answer: T }>(text, values);
+  const end = async (how: string) => {
+    await client.query(how);
+    await client.end();
+  };
+  return {
+    answer: rows[0]?.answer as T,
+    client,
+    commit: () => end('commit'),
+    rollback: () => end('rollback'),
+  };
+}
+
+/** An in-time payment that is recorded on another connection and not committed yet. */
+export function beingPaid(shop: Shop, holdId: string, paymentId: string = randomUUID()) {
+  return other<{ inTime: boolean }>(
+    shop,
+    `select tahan.record_payment('test', $1, null, 'succeeded', $2, null, 1000, 'EUR', '{}') as answer`,
+    [paymentId, holdId],
+  );
+}
+
+/** Somebody else holds the rows of these bins of a product, all of them if none is named. */
+export function otherOnBins(shop: Shop, sku: string, ...codes: string[]): Promise<Other<unknown>> {
+  return other(
+    shop,
+    `select id from tahan.bins where sku = $1 and (cardinality($2::text[]) = 0 or code = any($2))
+     order by id for no key update`,
+    [sku, codes],
+  );
+}
+
+/** The claim as a statement of its own, for a connection that is not the pool's. */
+export function claimCall(request: ClaimRequest, budgetMs = 15_000): [string, unknown[]] {
+  return [
+    'select tahan.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) as answer',
+    [
+      request.holdId,
+      request.buyerId,
+      request.idempotencyKey,
+      request.requestHash,
+      JSON.stringify(request.lines),
+      request.holdSeconds,
+      request.claimDeadline,
+      request.order,
+      JSON.stringify(request.metadata),
+      budgetMs,
+    ],
+  ];
+}
+
+/** Resolves when so many statements of the given text wait for a lock: a fact, not a sleep. */
+export async function whenWaiting(shop: Shop, text: string, count = 1): Promise<void> {
+  for (;;) {
+    const [row] = await shop.query<{ waiting: number }>(
+      `select count(*)::int as waiting from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock' and position($1 in query) > 0
+         and pid <> pg_backend_pid()`,
+      [text],
+    );
+    if (row!.waiting >= count) return;
+    await pause(2);
+  }
+}
+
+/** The code that a call failed with; a call that answered is told apart by its answer. */
+export async function faultOf(call: Promise<unknown>): Promise<string> {
+  try {
+    return `answered ${JSON.stringify(await call)}`;
+  } catch (error) {
+    return error instanceof DatabaseFault ? error.code : String(error);
+  }
+}
+
+/** The same thing so many times at once. */
+export function atOnce<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
+}

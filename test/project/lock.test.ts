@@ -1,0 +1,98 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { holderOf, takeLock } from '../../cli/lock.mjs';
+import { root } from '../../cli/root.js';
+
+const lockModule = pathToFileURL(join(root, 'cli', 'lock.mjs')).href;
+
+describe('one launcher at a time per data folder', () => {
+  let folder: string;
+  let file: string;
+  const children: ChildProcess[] = [];
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tahan-lock-'));
+    file = join(folder, 'launcher.lock');
+  });
+  afterEach(() => {
+    for (const child of children.splice(0)) child.kill('SIGKILL');
+    rmSync(folder, { recursive: true });
+  });
+
+  /** Another process that takes the lock and keeps it until it is killed. */
+  async function holder(): Promise<ChildProcess> {
+    const child = spawn(process.execPath, [
+      '--input-type=module',
+      '-e',
+      `import { takeLock } from ${JSON.stringify(lockModule)};
+       console.log(takeLock(${JSON.stringify(file)}).held);
+       setInterval(() => {}, 1000);`,
+    ]);
+    children.push(child);
+    const [said] = await new Promise<[Buffer]>((resolve) => {
+      child.stdout.once('data', (chunk: Buffer) => resolve([chunk]));
+    });
+    expect(said.toString()).toBe('true\n');
+    return child;
+  }
+
+  it('a second one is told who holds the lock', async () => {
+    const { pid } = await holder();
+    expect(takeLock(file)).toEqual({ held: false, pid });
+  });
+
+  it('a lock that kill -9 left behind is taken over', async () => {
+    const child = await holder();
+    const dead = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await dead;
+    expect(takeLock(file)).toMatchObject({ held: true, tookOver: true });
+    expect(holderOf(file)).toBe(process.pid);
+  });
+
+  it('a pid that belongs to another process by now does not hold the lock', async () => {
+    const { pid } = await holder();
+    const { started } = JSON.parse(readFileSync(file, 'utf8')) as { started: string };
+    writeFileSync(file, JSON.stringify({ pid: process.pid, started }));
+    expect(pid).not.toBe(process.pid);
+    expect(holderOf(file)).toBeUndefined();
+    expect(takeLock(file)).toMatchObject({ held: true, tookOver: true });
+  });
+
+  it('a broken lock file is taken over', () => {
+    writeFileSync(file, 'not json');
+    expect(takeLock(file)).toMatchObject({ held: true, tookOver: true });
+  });
+
+  it('of twelve that find the same stale lock at once, one gets it', async () => {
+    writeFileSync(file, JSON.stringify({ pid: 1, started: 'long ago' }));
+    const at = Date.now() + 1500;
+    const script = `import { takeLock } from ${JSON.stringify(lockModule)};
+      while (Date.now() < ${at});
+      const lock = takeLock(${JSON.stringify(file)});
+      // Held until all have asked: a freed lock may rightly be taken again.
+      setTimeout(() => console.log(lock.held), Math.max(0, ${at + 2500} - Date.now()));`;
+    const run = promisify(execFile);
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, () =>
+        run(process.execPath, ['--input-type=module', '-e', script]).then(({ stdout }) => stdout),
+      ),
+    );
+    expect(answers.filter((answer) => answer === 'true\n')).toHaveLength(1);
+  });
+
+  it('a released lock can be taken again, and releasing it twice frees nobody else', () => {
+    const first = takeLock(file);
+    if (!first.held) throw new Error('not held');
+    first.release();
+    expect(holderOf(file)).toBeUndefined();
+    writeFileSync(file, JSON.stringify({ pid: 1, started: 'of another' }));
+    first.release();
+    expect(readFileSync(file, 'utf8')).toContain('of another');
+  });
+});

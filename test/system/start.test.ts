@@ -1,0 +1,153 @@
+import { existsSync } from 'node:fs';
+import { connect } from 'node:net';
+import { afterEach, describe, expect, inject, it } from 'vitest';
+import { until } from '../../cli/servers/until.js';
+import { emptyDatabase, type TestDatabase } from '../setup/database.js';
+import { startLauncher, type Launcher } from './launcher.js';
+
+const shown = [
+  'a product to try',
+  'two buyers, one item',
+  'nobody pays',
+  '200 buyers, 20 items',
+  'kill -9 the worker',
+];
+
+describe('npm start', { timeout: 240_000 }, () => {
+  let launcher: Launcher | undefined;
+  let database: TestDatabase | undefined;
+
+  afterEach(async () => {
+    launcher?.process.kill('SIGKILL');
+    await launcher?.ended;
+    await database?.drop();
+    database = undefined;
+  });
+
+  /** What a running launcher has started, out of its own words. */
+  async function started() {
+    const { checked: postgres } = launcher!.steps.find(({ checked }) => checked?.['home']) ?? {};
+    const temporal = launcher!.steps.find(({ checked }) => checked?.['ui'])?.checked;
+    const pids = launcher!.steps.flatMap(({ checked }) => (checked?.['pid'] as number) ?? []);
+    const ports = [
+      Number(postgres!['port']),
+      Number(String(temporal!['address']).split(':')[1]),
+      Number(new URL(String(temporal!['ui'])).port),
+      Number(new URL(String((await launcher!.step('api')).checked!['url'])).port),
+    ];
+    return { pids, ports, home: String(postgres!['home']) };
+  }
+
+  async function nothingLeft({ pids, ports, home }: Awaited<ReturnType<typeof started>>) {
+    const alive = () => pids.filter(isAlive);
+    await until(() => alive().length === 0, 20_000);
+    expect(alive()).toEqual([]);
+    const open = async () => {
+      const answers = await Promise.all(ports.map(listens));
+      return ports.filter((_, index) => answers[index]);
+    };
+    await until(async () => (await open()).length === 0, 20_000);
+    expect(await open()).toEqual([]);
+    expect(await until(() => !existsSync(home), 10_000)).toBe(true);
+  }
+
+  it('--once --fresh --json shows everything, ends with 0 and leaves nothing', async () => {
+    launcher = startLauncher(['--once']);
+    const { code } = await launcher.ended;
+    const failed = launcher.steps.filter(({ ok }) => !ok);
+    expect(failed).toEqual([]);
+    expect(code).toBe(0);
+    expect(launcher.noise).toEqual([]);
+    const parts = launcher.steps.filter(({ step }) => shown.includes(step));
+    expect(parts.map(({ step }) => step).sort()).toEqual([...shown].sort());
+    const rush = parts.find(({ step }) => step === '200 buyers, 20 items')!.checked!;
+    expect(rush).toMatchObject({
+      held: 20,
+      different_holds: 20,
+      refused: 180,
+      units_available: 0,
+      units_held: 20,
+      reserved_in_the_ledger: 20,
+      of_those_held: 20,
+    });
+    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 4, left: 0 } });
+    await nothingLeft(await started());
+  });
+
+  it('runs on a given Postgres (the oldest here) and a given Temporal, and drops what it made', async () => {
+    const oldest = Math.min(...inject('postgres').map(({ version }) => version));
+    database = await emptyDatabase(oldest);
+    launcher = startLauncher(['--once'], {
+      DATABASE_URL: database.url,
+      TEMPORAL_ADDRESS: inject('temporalAddress'),
+    });
+    const { code } = await launcher.ended;
+    expect(launcher.steps.filter(({ ok }) => !ok)).toEqual([]);
+    expect(code).toBe(0);
+    const texts = launcher.steps.map(({ text }) => text).join('\n');
+    expect(texts).toContain('given by DATABASE_URL');
+    expect(texts).toContain('given by TEMPORAL_ADDRESS');
+    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 2, left: 0 } });
+    const temporary = launcher.steps.find(({ step }) => step === 'postgres')!.checked!['name'];
+    const url = new URL(database.url);
+    url.pathname = `/${String(temporary)}`;
+    const { serverAnswers } = await import('../../db/server.js');
+    expect(await serverAnswers(database.url)).toBe(true);
+    expect(await serverAnswers(url.href)).toBe(false);
+  });
+
+  it('kill -9 of the launcher leaves nothing behind', async () => {
+    launcher = startLauncher(['--no-demo']);
+    await launcher.step('running');
+    const running = await started();
+    expect(running.pids.filter(isAlive)).toHaveLength(2);
+    expect(await Promise.all(running.ports.map(listens))).toEqual([true, true, true, true]);
+    launcher.process.kill('SIGKILL');
+    await nothingLeft(running);
+  });
+
+  it('Ctrl-C stops everything and ends with 0', async () => {
+    launcher = startLauncher(['--no-demo']);
+    await launcher.step('running');
+    const running = await started();
+    launcher.process.kill('SIGINT');
+    expect(await launcher.ended).toEqual({ code: 0, signal: null });
+    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 4, left: 0 } });
+    await nothingLeft(running);
+  });
+
+  it('when a child ends by itself it says so, stops the rest and ends with 1', async () => {
+    launcher = startLauncher(['--no-demo']);
+    await launcher.step('running');
+    const running = await started();
+    process.kill(Number((await launcher.step('api')).checked!['pid']), 'SIGKILL');
+    expect((await launcher.ended).code).toBe(1);
+    const failed = launcher.steps.filter(({ ok }) => !ok);
+    expect(failed.map(({ text }) => text)).toEqual([
+      expect.stringContaining('The api ended by itself (SIGKILL)'),
+    ]);
+    await nothingLeft(running);
+  });
+
+  it('an option that does not exist is refused before anything is started', async () => {
+    launcher = startLauncher(['--onse']);
+    expect(await launcher.ended).toEqual({ code: 2, signal: null });
+  });
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('connect', () => socket.destroy());
+  });
+}

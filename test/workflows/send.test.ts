@@ -1,0 +1,385 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createServer } from 'node:net';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import {
+  checkSearchAttributes,
+  connect,
+  send,
+  sendSettle,
+  settleWorkflowId,
+  taskQueues,
+} from '../../workflows/contract.js';
+import type { Holds, Message } from '../../workflows/contract.js';
+import { endOf, engine, handleOf, until } from './engine.js';
+import type { Engine } from './engine.js';
+import { FakeDatabase, request } from './fakeDatabase.js';
+import { cancel, claimAgain, extend, hold, pay, payment, withinMs } from './talk.js';
+
+const database = new FakeDatabase();
+let shop: Engine;
+
+beforeAll(async () => {
+  shop = await engine(database.activities());
+  await shop.start();
+});
+afterAll(() => shop.close());
+beforeEach(() => database.reset());
+afterEach(() => expect(shop.problems.splice(0)).toEqual([]));
+
+/** One of each kind. */
+const everyMessage: Message[] = [
+  { kind: 'claimed' },
+  { kind: 'cancel', reason: 'r', actor: 'shop', requestId: 'c' },
+  { kind: 'extend', seconds: 5, actor: 'shop', requestId: 'e' },
+  { kind: 'payment', payment: payment() },
+  { kind: 'start' },
+  { kind: 'adopt' },
+];
+
+/** Sends one of each kind at once, and how long the slowest answer took. */
+async function sendAll(holds: Holds, limitMs: number) {
+  const began = performance.now();
+  const sent = await Promise.all(
+    everyMessage.map((message) => send(holds, request(), message, { withinMs: limitMs })),
+  );
+  return { outcomes: sent.map(({ outcome }) => outcome), tookMs: performance.now() - began };
+}
+
+describe('send always answers in time and never throws', () => {
+  test('no worker: questions get NO_ANSWER in time, payments and starts are SENT, and all run when a worker comes', async () => {
+    const away: Holds = { ...shop.holds, prefix: `${shop.holds.prefix}away-` };
+    const { outcomes, tookMs } = await sendAll(away, 1000);
+    expect(outcomes).toEqual(['NO_ANSWER', 'NO_ANSWER', 'NO_ANSWER', 'SENT', 'SENT', 'ANSWERED']);
+    expect(tookMs).toBeLessThan(1500);
+    const wanted = request();
+    await send(away, wanted, { kind: 'payment', payment: payment() }, { withinMs });
+    const connection = await NativeConnection.connect({ address: inject('temporalAddress') });
+    const late = await Worker.create({
+      connection,
+      taskQueue: taskQueues(away.prefix).holds,
+      activities: database.activities(),
+      workflowBundle: { codePath: inject('bundlePath') },
+    });
+    await late.runUntil(async () => {
+      expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
+    });
+    await connection.close();
+  });
+
+  test('Temporal refuses connections: UNAVAILABLE within 1.5 s, for every kind of message', async () => {
+    const temporal = connect({ address: '127.0.0.1:1' });
+    const gone: Holds = { ...shop.holds, client: temporal.client };
+    const { outcomes, tookMs } = await sendAll(gone, 4000);
+    expect(new Set(outcomes)).toEqual(new Set(['UNAVAILABLE']));
+    expect(tookMs).toBeLessThan(1500);
+    const settled = await sendSettle(gone, randomUUID(), payment(), { withinMs: 4000 });
+    expect(settled.outcome).toBe('UNAVAILABLE');
+    await temporal.close();
+  });
+
+  test('Temporal accepts connections and says nothing: NO_ANSWER by our own timer', async () => {
+    const silent = await listenSilently();
+    const temporal = connect({ address: silent.address });
+    const { outcomes, tookMs } = await sendAll({ ...shop.holds, client: temporal.client }, 700);
+    for (const outcome of outcomes) expect(['NO_ANSWER', 'UNAVAILABLE']).toContain(outcome);
+    expect(tookMs).toBeLessThan(1000);
+    await temporal.close();
+    silent.close();
+  });
+
+  test('closing the client while a call is being retried ends neither the process nor a caller', async () => {
+    const temporal = connect({ address: '127.0.0.1:1' });
+    const calls = sendAll({ ...shop.holds, client: temporal.client }, 4000);
+    await pause(250); // in the middle of the retries
+    await temporal.close();
+    expect(new Set((await calls).outcomes)).toEqual(new Set(['UNAVAILABLE']));
+  });
+
+  test('Temporal comes back: the same client is usable again within 3 s', async () => {
+    const proxy = await listenSilently();
+    const temporal = connect({ address: proxy.address });
+    const holds: Holds = { ...shop.holds, client: temporal.client };
+    proxy.close();
+    const wanted = request();
+    expect((await send(holds, wanted, { kind: 'start' }, { withinMs: 1500 })).outcome).not.toBe(
+      'SENT',
+    );
+    const back = await forward(proxy.port, inject('temporalAddress'));
+    const began = performance.now();
+    await until(
+      'usable',
+      async () =>
+        (await send(holds, wanted, { kind: 'start' }, { withinMs: 1500 })).outcome === 'SENT',
+    );
+    expect(performance.now() - began).toBeLessThan(3000);
+    await temporal.close();
+    back.close();
+    await handleOf(shop, wanted.holdId).terminate();
+  });
+
+  test('F21 the hold has ended: every message says ENDED, and claimed repeats its answer', async () => {
+    const wanted = await hold(shop);
+    await cancel(shop, wanted);
+    await endOf(shop, wanted.holdId);
+    expect(await claimAgain(shop, wanted)).toMatchObject({ answer: { outcome: 'HELD' } });
+    expect(await cancel(shop, wanted)).toEqual({ outcome: 'ENDED' });
+    expect(await extend(shop, wanted, 5)).toEqual({ outcome: 'ENDED' });
+    expect(await pay(shop, wanted)).toEqual({ outcome: 'ENDED' });
+    const start = await send(shop.holds, wanted, { kind: 'start' }, { withinMs });
+    expect(start).toEqual({ outcome: 'ENDED' });
+    expect(database.callsOf('claim', wanted.holdId)).toBe(1);
+  });
+
+  test('R52 the payment service may signal the workflow by its id, without this code', async () => {
+    const wanted = await hold(shop);
+    await handleOf(shop, wanted.holdId).signal('paymentReceived', payment());
+    expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
+  });
+});
+
+describe('R52 an operator reads a hold in the Temporal UI without opening JSON', () => {
+  test('summary, details, attributes, and words on timer and activities', async () => {
+    const wanted = await hold(shop, {
+      buyerId: 'someone@example.com',
+      lines: [
+        { sku: 'SKU-1', quantity: 2 },
+        { sku: 'SKU-2', quantity: 1 },
+      ],
+    });
+    const handle = handleOf(shop, wanted.holdId);
+    const { staticSummary, typedSearchAttributes } = await describeFully(wanted.holdId);
+    expect(staticSummary).toMatch(/^2 x SKU-1, 1 x SKU-2 for buyer [0-9a-f]{8}$/);
+    expect(typedSearchAttributes).toMatchObject({
+      HoldSkus: ['SKU-1', 'SKU-2'],
+      HoldBuyer: expect.stringMatching(/^[0-9a-f]{16}$/) as string,
+      HoldStatus: 'HELD',
+    });
+    const details = await handle.query<{ currentDetails: string }>('__temporal_workflow_metadata');
+    expect(details.currentDetails).toMatch(/^\*\*HELD\*\* until \d{4}-/);
+    await pay(shop, wanted);
+    await endOf(shop, wanted.holdId);
+    expect((await describeFully(wanted.holdId)).typedSearchAttributes['HoldStatus']).toBe(
+      'CONFIRMED',
+    );
+    const summaries = await summariesOf(wanted.holdId);
+    expect(summaries).toEqual(
+      expect.arrayContaining([
+        'claim the units',
+        'payment window',
+        'record payment',
+        'confirm payment',
+      ]),
+    );
+    const listed = shop.holds.client.workflow.list({
+      query: `HoldStatus = 'CONFIRMED' and HoldSkus = 'SKU-2' and WorkflowId = 'hold:${wanted.holdId}'`,
+    });
+    await until('listed', async () => {
+      for await (const _ of listed) return true;
+      return false;
+    });
+  });
+
+  test('H12 50 SKUs of 64 characters start too: as many are indexed as fit', async () => {
+    const lines = Array.from({ length: 50 }, (_, index) => ({
+      sku: `${String(index).padStart(3, '0')}${'x'.repeat(61)}`,
+      quantity: 10_000,
+    }));
+    const wanted = await hold(shop, { lines });
+    const { staticSummary, typedSearchAttributes } = await describeFully(wanted.holdId);
+    expect(staticSummary).toMatch(/and 48 more for buyer/);
+    expect((typedSearchAttributes['HoldSkus'] as string[]).length).toBe(26);
+    await handleOf(shop, wanted.holdId).terminate();
+  });
+});
+
+describe('search attributes that are not registered', () => {
+  let other: Engine;
+  const namespace = `bare-${randomUUID().slice(0, 8)}`;
+
+  beforeAll(async () => {
+    const { client } = shop.holds;
+    await client.workflowService.registerNamespace({
+      namespace,
+      workflowExecutionRetentionPeriod: { seconds: 86_400 as never },
+    });
+    other = await engine(database.activities(), { namespace });
+    await until(
+      'the namespace',
+      () =>
+        other.holds.client.workflowService
+          .describeNamespace({ namespace })
+          .then(() => other.start())
+          .then(
+            () => true,
+            () => false,
+          ),
+      60_000,
+    );
+  });
+  afterAll(() => other.close());
+
+  test('a hold is made without them, although it was thought that they are there', async () => {
+    await until(
+      'the namespace is usable',
+      async () => {
+        const probe = await send(other.holds, request(), { kind: 'claimed' }, { withinMs: 5000 });
+        return probe.outcome === 'ANSWERED';
+      },
+      60_000,
+    );
+    const wanted = await hold(other);
+    await pay(other, wanted);
+    expect(await endOf(other, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
+  });
+
+  test('the check adds them where it may', async () => {
+    const temporal = connect({ address: inject('temporalAddress'), namespace });
+    const { operatorService } = temporal.client.connection as unknown as {
+      operatorService: { addSearchAttributes: unknown };
+    };
+    const add = operatorService.addSearchAttributes;
+    operatorService.addSearchAttributes = () => Promise.reject(new Error('PERMISSION_DENIED'));
+    const refused = await checkSearchAttributes(temporal.client);
+    expect(refused).toEqual({
+      outcome: 'MISSING',
+      missing: ['HoldSkus', 'HoldBuyer', 'HoldStatus'],
+      command:
+        `temporal operator search-attribute create --namespace ${namespace}` +
+        ' --name HoldSkus --type KeywordList --name HoldBuyer --type Keyword --name HoldStatus --type Keyword',
+      detail: 'PERMISSION_DENIED',
+    });
+    operatorService.addSearchAttributes = add;
+    await until(
+      'added',
+      async () => (await checkSearchAttributes(temporal.client)).outcome === 'REGISTERED',
+    );
+    await temporal.close();
+  });
+
+  test('the check says UNKNOWN in time when Temporal is away, and names the command', async () => {
+    const temporal = connect({ address: '127.0.0.1:1', namespace: 'shop' });
+    const check = await checkSearchAttributes(temporal.client, { withinMs: 2000 });
+    expect(check).toMatchObject({
+      outcome: 'UNKNOWN',
+      command: expect.stringContaining('--namespace shop') as string,
+    });
+    await temporal.close();
+  });
+});
+
+describe('settlePayment: money for a hold whose workflow has ended', () => {
+  const holdId = randomUUID();
+
+  test('F17 confirm decides, once: a second start finds it settled', async () => {
+    database.instead.confirm = () => ({
+      outcome: 'TOO_LATE',
+      settlement: 'REFUND_DUE',
+      reason: 'LATE',
+    });
+    const late = { provider: 'fake', paymentId: randomUUID() };
+    expect(await sendSettle(shop.holds, holdId, late, { withinMs })).toEqual({ outcome: 'SENT' });
+    const handle = shop.holds.client.workflow.getHandle(settleWorkflowId(late));
+    expect(await handle.result()).toMatchObject({ outcome: 'TOO_LATE', settlement: 'REFUND_DUE' });
+    expect(await sendSettle(shop.holds, holdId, late, { withinMs })).toEqual({ outcome: 'ENDED' });
+    expect(database.callsOf('confirm', holdId)).toBe(1);
+  });
+
+  test('a payment that must come first is confirmed first; the same one twice is paused', async () => {
+    const first = { provider: 'fake', paymentId: 'first' };
+    database.instead.confirm = (call) =>
+      call === 1
+        ? { outcome: 'PAYMENT_PENDING', payment: first }
+        : call === 2
+          ? { outcome: 'CONFIRMED', late: false }
+          : { outcome: 'SURPLUS' };
+    const second = { provider: 'fake', paymentId: randomUUID() };
+    await sendSettle(shop.holds, holdId, second, { withinMs });
+    const handle = shop.holds.client.workflow.getHandle(settleWorkflowId(second));
+    expect(await handle.result()).toEqual({ outcome: 'SURPLUS' });
+
+    database.reset();
+    database.instead.confirm = () => ({ outcome: 'PAYMENT_PENDING', payment: first });
+    const stuck = { provider: 'fake', paymentId: randomUUID() };
+    await sendSettle(shop.holds, holdId, stuck, { withinMs });
+    const waiting = shop.holds.client.workflow.getHandle(settleWorkflowId(stuck));
+    await until(
+      'paused',
+      async () =>
+        (await waiting.query<{ currentDetails?: string }>('__temporal_workflow_metadata'))
+          .currentDetails !== undefined && database.callsOf('confirm', holdId) > 0,
+    );
+    // A cancel does not end it: somebody must say what becomes of the money.
+    await waiting.cancel();
+    expect((await waiting.describe()).status.name).toBe('RUNNING');
+    expect(database.callsOf('confirm', holdId)).toBeLessThan(6);
+    await waiting.terminate();
+  });
+});
+
+async function describeFully(holdId: string) {
+  const description = await handleOf(shop, holdId).describe();
+  const { typedSearchAttributes } = description;
+  return {
+    staticSummary: await description.staticSummary(),
+    typedSearchAttributes: Object.fromEntries(
+      typedSearchAttributes.getAll().map(({ key, value }) => [key.name, value]),
+    ),
+  };
+}
+
+async function summariesOf(holdId: string): Promise<string[]> {
+  const { events } = await handleOf(shop, holdId).fetchHistory();
+  return events!.flatMap(({ userMetadata }) => {
+    const data = userMetadata?.summary?.data;
+    return data ? [JSON.parse(Buffer.from(data).toString()) as string] : [];
+  });
+}
+
+interface Listening {
+  address: string;
+  port: number;
+  close(): void;
+}
+
+/** Takes connections and never answers: a server that hangs. */
+async function listenSilently(): Promise<Listening> {
+  return listen(0, () => {});
+}
+
+/** Passes everything on to another server. */
+async function forward(port: number, to: string): Promise<Listening> {
+  const { connect: open } = await import('node:net');
+  const [host, toPort] = to.split(':');
+  return listen(port, (socket) => {
+    const upstream = open(Number(toPort), host);
+    upstream.on('error', () => socket.destroy());
+    upstream.on('close', () => socket.destroy());
+    socket.on('close', () => upstream.destroy());
+    socket.pipe(upstream).pipe(socket);
+  });
+}
+
+function listen(port: number, serve: (socket: Socket) => void): Promise<Listening> {
+  const sockets = new Set<Socket>();
+  const server: Server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    serve(socket);
+  });
+  return new Promise((resolve) => {
+    server.listen(port, '127.0.0.1', () => {
+      const { port: bound } = server.address() as AddressInfo;
+      resolve({
+        address: `127.0.0.1:${bound}`,
+        port: bound,
+        close() {
+          for (const socket of sockets) socket.destroy();
+          server.close();
+        },
+      });
+    });
+  });
+}
