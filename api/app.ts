@@ -37,6 +37,8 @@ export interface ApiParts {
 export interface Api extends Required<ApiParts> {
   keys: Keys;
   claims: Claims;
+  /** Holds whose workflow is being started because their key was repeated. */
+  adopting: Set<string>;
   /** The salt of this installation's hold ids, read once. */
   salt(withinMs: number): Promise<string>;
 }
@@ -58,6 +60,7 @@ export function createApi(parts: ApiParts): express.Express {
     ...parts,
     keys: new Keys(parts.db),
     claims: new Claims(parts.settings.claimsInFlight),
+    adopting: new Set(),
     salt: saltOnce(parts.db),
   };
   const app = express();

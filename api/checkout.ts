@@ -252,21 +252,26 @@ function replay(hold: Hold, wanted: Checkout): Reply {
 
 const replayed = { 'idempotent-replayed': 'true' };
 
+/** Repeats of keys can come in floods, and an adoption is needed once: others wait for the next repeat. */
+const adoptionsAtOnce = 20;
+
 /**
  * Starts the workflow of a HELD hold in the background: a no-op while it lives, and the adoption of
  * one whose workflow was terminated. The next message would do the same, so a failure may pass.
  */
 function adopt(hold: Hold, { idempotencyKey, requestHash }: Checkout, api: Api): void {
-  if (hold.requestHash !== requestHash) return;
+  const { adopting, holds, logger, send } = api;
+  if (hold.requestHash !== requestHash || adopting.has(hold.id)) return;
+  if (adopting.size >= adoptionsAtOnce) return;
+  adopting.add(hold.id);
   const row = { ...hold, holdId: hold.id, idempotencyKey };
-  const request = adoptionRequest(row, { indexed: api.holds.indexed });
-  void api
-    .send(api.holds, request, { kind: 'start' }, { withinMs: answerWithinMs })
-    .then(
-      ({ outcome }) =>
-        outcome === 'SENT' || api.logger.warn({ outcome, hold: hold.id }, 'not adopted'),
-    )
-    .catch((error: unknown) => api.logger.warn({ err: error, hold: hold.id }, 'not adopted'));
+  const request = adoptionRequest(row, { indexed: holds.indexed });
+  void send(holds, request, { kind: 'start' }, { withinMs: answerWithinMs })
+    .then(({ outcome }) => {
+      if (outcome !== 'SENT') logger.warn({ outcome, hold: hold.id }, 'not adopted');
+    })
+    .catch((error: unknown) => logger.warn({ err: error, hold: hold.id }, 'not adopted'))
+    .finally(() => adopting.delete(hold.id));
 }
 
 function show(hold: Hold, { kind, requestHash }: Checkout, status: 200 | 201): Reply {

@@ -106,6 +106,20 @@ export function checkText(text: string, what: string): void {
   }
 }
 
+/**
+ * A page of a list. The cursor comes back from the caller, who may have changed it: when Postgres
+ * can't read what it is made of (SQLSTATE class 22), that is the caller's fault and not a defect.
+ */
+export async function page<T>(cursor: string | undefined, read: Promise<T>): Promise<T> {
+  try {
+    return await read;
+  } catch (error) {
+    const code = (error as { code?: unknown }).code;
+    if (cursor === undefined || typeof code !== 'string' || !/^22...$/.test(code)) throw error;
+    throw new InvalidCursor('cursor');
+  }
+}
+
 /** What Express and its body reader throw, by the names they give it. */
 interface HttpError {
   type?: unknown;

@@ -8,22 +8,28 @@ import type { Api } from './app.js';
 import { checkout } from './checkout.js';
 import type { Clock } from './clock.js';
 import { Problem } from './errors.js';
+import { page } from './faults.js';
 import { ok, route } from './route.js';
 import type { Call, Reply, Route } from './route.js';
 import * as schemas from './schemas.js';
 import { refusalProblem, showHold, showOrder, showPage } from './show.js';
 
+/** A refused hold is refused again, whatever is asked of it. */
+const refusals = [
+  'INSUFFICIENT_STOCK',
+  'BUYER_LIMIT_EXCEEDED',
+  'PRODUCT_INACTIVE',
+  'MIXED_CURRENCIES',
+] as const;
+
 const checkoutCodes = [
+  ...refusals,
   'IDEMPOTENCY_KEY_REQUIRED',
   'INVALID_SKU',
   'INVALID_QUANTITY',
   'INVALID_HOLD_SECONDS',
-  'MIXED_CURRENCIES',
   'IDEMPOTENCY_KEY_REUSED',
   'PRODUCT_NOT_FOUND',
-  'INSUFFICIENT_STOCK',
-  'BUYER_LIMIT_EXCEEDED',
-  'PRODUCT_INACTIVE',
   'CHECKOUT_TIMED_OUT',
   'SALE_BUSY',
   'WORKFLOW_UNAVAILABLE',
@@ -115,7 +121,8 @@ export const holdRoutes: Route[] = [
         buyerId: query.buyer_id,
         expiresBefore: query.expires_before,
       };
-      return ok(showPage(await listHolds(db, filter, clock.left(readUntilMs)), showHold));
+      const holds = await page(query.cursor, listHolds(db, filter, clock.left(readUntilMs)));
+      return ok(showPage(holds, showHold));
     },
   }),
   route({
@@ -142,6 +149,7 @@ export const holdRoutes: Route[] = [
     idempotencyKey: 'optional',
     answers: { 200: { description: 'Cancelled, now or before', schema: schemas.hold } },
     codes: [
+      ...refusals,
       'HOLD_NOT_FOUND',
       'REASON_REQUIRED',
       'HOLD_ALREADY_CONFIRMED',
@@ -173,6 +181,7 @@ export const holdRoutes: Route[] = [
     idempotencyKey: 'optional',
     answers: { 200: { description: 'Extended', schema: schemas.hold } },
     codes: [
+      ...refusals,
       'HOLD_NOT_FOUND',
       'INVALID_HOLD_SECONDS',
       'EXTENSION_LIMIT_REACHED',

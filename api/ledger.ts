@@ -1,5 +1,6 @@
 import { readHold } from '../db/readHold.js';
 import { readMovements } from '../db/readMovements.js';
+import { page } from './faults.js';
 import { holdId, isOf, noHold } from './holds.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
@@ -21,7 +22,8 @@ export const ledgerRoutes: Route[] = [
     },
     codes: ['INVALID_SKU'],
     async handle({ query, clock }, { db }) {
-      return ok(showPage(await readMovements(db, query, clock.left(readUntilMs)), showMovement));
+      const movements = await page(query.cursor, readMovements(db, query, clock.left(readUntilMs)));
+      return ok(showPage(movements, showMovement));
     },
   }),
   route({
@@ -40,7 +42,8 @@ export const ledgerRoutes: Route[] = [
       if (hold === null || !isOf(query.buyer_id, hold.buyerId)) throw noHold();
       const { cursor, limit } = query;
       const filter = { holdId: id, limit, ...(cursor === undefined ? {} : { cursor }) };
-      return ok(showPage(await readMovements(db, filter, clock.left(readUntilMs)), showMovement));
+      const movements = await page(cursor, readMovements(db, filter, clock.left(readUntilMs)));
+      return ok(showPage(movements, showMovement));
     },
   }),
 ];

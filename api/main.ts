@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -33,11 +34,13 @@ async function main(): Promise<void> {
   const db = openDatabase({
     url: settings.databaseUrl,
     takeAppRole: settings.takeAppRole,
+    stockLockTimeoutMs: settings.stockLockTimeoutMs,
     applicationName: 'tahan api',
   });
   const temporal = connect();
   const holds: Holds = { client: temporal.client, prefix: taskQueuePrefix(), indexed: false };
-  const stopped = new AbortController();
+  const stopping = listenForStop(settings);
+  const stopped = stopping.signal;
 
   const server = createServer(createApi({ db, holds, settings, logger }));
   // A request that trickles in must not keep a socket: 20 s for all of it, 10 s for its headers.
@@ -45,20 +48,21 @@ async function main(): Promise<void> {
   server.headersTimeout = 10_000;
   server.keepAliveTimeout = 15_000;
   // Known before the first checkout where Temporal answers at once: an unindexed hold stays unindexed.
-  const indexed = learnWhetherIndexed(holds, logger, stopped.signal);
-  await Promise.race([indexed, after(2000, stopped.signal)]);
+  const indexed = learnWhetherIndexed(holds, logger, stopped);
+  await Promise.race([indexed, after(2000, stopped)]);
   await listen(server, settings);
   const { address, port } = server.address() as AddressInfo;
   const host = address.includes(':') ? `[${address}]` : address;
   process.stdout.write(`${JSON.stringify({ ready: true, url: `http://${host}:${port}` })}\n`);
 
-  const settled = settleLeftOvers(db, holds, logger, stopped.signal);
-  await toldToStop(settings.exitWithParent);
-  logger.info('stopping');
-  stopped.abort();
+  const settled = settleLeftOvers(db, holds, logger, stopping);
+  if (!stopped.aborted) await once(stopped, 'abort');
+  logger.info({ reason: String(stopped.reason) }, 'stopping');
   await close(server);
   await Promise.allSettled([indexed, settled]);
   await Promise.allSettled([db.close(), temporal.close()]);
+  // The parent's pipe, where it is listened to, would keep the process for ever.
+  process.exit();
 }
 
 function settingsOrExit(): Settings {
@@ -107,8 +111,9 @@ async function settleLeftOvers(
   db: Database,
   holds: Holds,
   logger: Logger,
-  stopped: AbortSignal,
+  stopping: AbortController,
 ): Promise<void> {
+  const stopped = stopping.signal;
   while (!stopped.aborted) {
     try {
       await checkSchema(db);
@@ -124,8 +129,7 @@ async function settleLeftOvers(
       if (error instanceof SchemaMismatch) {
         logger.fatal(error.message);
         process.exitCode = 1;
-        process.kill(process.pid, 'SIGTERM');
-        return;
+        return stopping.abort('the schema does not fit');
       }
       logger.warn({ err: error }, 'payments were not looked through yet');
     }
@@ -146,18 +150,18 @@ function after(ms: number, stopped: AbortSignal): Promise<void> {
   });
 }
 
-function toldToStop(exitWithParent: boolean): Promise<void> {
-  return new Promise((resolve) => {
-    process.once('SIGTERM', () => resolve());
-    process.once('SIGINT', () => resolve());
-    if (exitWithParent) {
-      // The launcher holds the other end: however it ends, the pipe closes.
-      process.stdin
-        .once('end', () => resolve())
-        .once('error', () => resolve())
-        .resume();
-    }
-  });
+/** SIGTERM, SIGINT, or the end of stdin; a second signal ends the process at once. */
+function listenForStop({ exitWithParent }: Settings): AbortController {
+  const stopping = new AbortController();
+  for (const name of ['SIGTERM', 'SIGINT'] as const) {
+    process.once(name, () => stopping.abort(name));
+  }
+  if (exitWithParent) {
+    // The launcher holds the other end: however it ends, the pipe closes.
+    const orphaned = () => stopping.abort('the parent has ended');
+    process.stdin.once('end', orphaned).once('close', orphaned).once('error', orphaned).resume();
+  }
+  return stopping;
 }
 
 /** No new requests; those that run are answered, which takes 5 s at most. */

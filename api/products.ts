@@ -12,7 +12,7 @@ import type { Api } from './app.js';
 import { noProduct } from './checkout.js';
 import type { Clock } from './clock.js';
 import { Problem } from './errors.js';
-import { check } from './faults.js';
+import { check, page } from './faults.js';
 import { ok, route } from './route.js';
 import type { Call, Reply, Route } from './route.js';
 import * as schemas from './schemas.js';
@@ -34,8 +34,8 @@ export const productRoutes: Route[] = [
     answers: { 200: { description: 'A page of products', schema: schemas.list(schemas.product) } },
     codes: [],
     async handle({ query, clock, role }, { db }) {
-      const page = await listProducts(db, query, clock.left(readUntilMs));
-      return ok(showPage(page, (one) => showProduct(one, { withBins: role === 'operator' })));
+      const products = await page(query.cursor, listProducts(db, query, clock.left(readUntilMs)));
+      return ok(showPage(products, (one) => showProduct(one, { withBins: role === 'operator' })));
     },
   }),
   route({

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { stockLockTimeoutMs } from '../db/database.js';
 
 const text = z.string().min(1);
 const flag = z
@@ -54,6 +55,7 @@ export interface Settings extends ApiSettings {
   port: number;
   databaseUrl: string;
   takeAppRole: boolean;
+  stockLockTimeoutMs: number;
   logLevel: string;
   exitWithParent: boolean;
 }
@@ -82,7 +84,17 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
     takeAppRole: found.TAHAN_APP_DATABASE_URL === undefined,
     webhookSecrets: found.TAHAN_WEBHOOK_SECRETS,
     claimsInFlight: found.TAHAN_CLAIMS_IN_FLIGHT,
+    stockLockTimeoutMs: stockLockTimeout(env),
     logLevel: found.TAHAN_LOG_LEVEL,
     exitWithParent: found.TAHAN_EXIT_WITH_PARENT,
   };
+}
+
+/** TAHAN_STOCK_LOCK_TIMEOUT_SECONDS has its rule in db/, where it is applied. */
+function stockLockTimeout(env: NodeJS.ProcessEnv): number {
+  try {
+    return stockLockTimeoutMs(env);
+  } catch (error) {
+    throw new InvalidSettings((error as Error).message);
+  }
 }

@@ -8,6 +8,8 @@ export interface LaunchOptions {
   /** Stop after the demonstration. */
   once: boolean;
   fresh: boolean;
+  /** Where data is kept, unless it is fresh. */
+  folder: string;
   demonstrate: boolean;
 }
 

@@ -28,6 +28,8 @@ const stopOrder: Role[] = ['api', 'worker', 'temporal', 'postgres'];
 export interface SystemOptions {
   /** Temporary data and any free ports. */
   fresh: boolean;
+  /** Where data is kept otherwise. */
+  folder: string;
 }
 
 /** All processes of one running tahan: the servers unless given, the worker and the API. */
@@ -52,7 +54,7 @@ export class System {
   constructor(options: SystemOptions, report: Report) {
     this.#options = options;
     this.#report = report;
-    this.folder = options.fresh ? mkdtempSync(join(tmpdir(), 'tahan-')) : join(root, '.tahan');
+    this.folder = options.fresh ? mkdtempSync(join(tmpdir(), 'tahan-')) : options.folder;
     if (options.fresh) chmodSync(this.folder, 0o711); // the postgres user passes through
     this.secrets = secretsIn(this.folder);
     this.broken = new Promise((resolve) => (this.#breaks = resolve));
@@ -146,7 +148,13 @@ export class System {
       env: this.#environment,
       logFile: join(this.folder, 'logs', `${role}.log`),
       graceMs: 15_000,
+      lock: this.#lock(role),
     });
+  }
+
+  /** By these the next start on the same data sees what is still ending (start.mjs). */
+  #lock(role: Role): string | undefined {
+    return this.#options.fresh ? undefined : join(this.folder, 'watchers', `${role}.lock`);
   }
 
   /** The usual port of each server that is ours to start, or any free one. */
@@ -217,6 +225,7 @@ export class System {
       durable: !fresh,
       temporary: fresh,
       remove: this.folder,
+      lock: this.#lock('postgres'),
       say,
     });
     this.#own('postgres', server);
@@ -247,6 +256,7 @@ export class System {
       uiPort,
       dataFile: join(folder, 'temporal.db'),
       logFile: join(this.folder, 'logs', 'temporal.log'),
+      lock: this.#lock('temporal'),
       ...(fresh && { temporary: folder }),
     });
     this.#own('temporal', server);

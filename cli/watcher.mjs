@@ -8,6 +8,7 @@
  */
 import { spawn } from 'node:child_process';
 import { rmSync, writeSync } from 'node:fs';
+import { takeLock } from './lock.mjs';
 
 let child;
 let job;
@@ -26,6 +27,8 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, end);
 function start(given) {
   job = given;
   if (ending) leave(0);
+  // Tells the next start that something of this one is still ending.
+  if (job.lock) takeLock(job.lock);
   const { command, args, cwd, env, uid, gid } = job;
   child = spawn(command, args, { cwd, env, uid, gid, stdio: ['ignore', 'inherit', 'inherit'] });
   child.on('error', (error) => {

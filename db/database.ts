@@ -66,6 +66,9 @@ export function openDatabase(options: DatabaseOptions): Database {
 /** How often a call was repeated because of a deadlock or a serialization failure: 0 in every proof. */
 export const conflicts = { repeated: 0 };
 
+/** Killed, shut down, or idle for too long: SQLSTATEs after which Postgres closes the connection. */
+const backendEnded = /^(57P0|25P0[34])/;
+
 /** The client's socket, which `pg` keeps to itself: the only thing that ends a call on a dead network. */
 interface Wired {
   connection: { stream: { destroy(): void } };
@@ -153,9 +156,11 @@ export class Calls {
       client.release();
       return rows as T[];
     } catch (error) {
-      // An error with a SQLSTATE left the connection usable; any other one did not (F43).
+      // An error with a SQLSTATE left the connection usable, unless it was the backend's last word; any
+      // other one did not (F43). A dead connection in the pool fails the next call too (F42).
+      const { code } = error as { code?: unknown };
       const usable =
-        typeof (error as { code?: unknown }).code === 'string' && 'severity' in (error as object);
+        typeof code === 'string' && 'severity' in (error as object) && !backendEnded.test(code);
       client.release(usable ? undefined : true);
       if (late) throw unavailable('Postgres gave no answer in time', error);
       throw error;

@@ -31,6 +31,8 @@ export interface PostgresOptions {
   temporary?: boolean;
   /** Another folder that then goes too. */
   remove?: string;
+  /** Held by the watcher as long as it lives. */
+  lock?: string | undefined;
   say: Say;
 }
 
@@ -63,6 +65,7 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
     account,
     signal: 'SIGINT', // fast shutdown: open transactions are rolled back, none is waited for
     logFile: join(home, 'postgres.log'),
+    lock: options.lock,
     remove: options.temporary ? [home, ...(options.remove ? [options.remove] : [])] : [],
   });
   const url = (database: string) =>

@@ -35,6 +35,8 @@ export interface TemporalOptions {
   logFile: string;
   /** A folder that goes with the server, also after kill -9 of the launcher. */
   temporary?: string;
+  /** Held by the watcher as long as it lives. */
+  lock?: string | undefined;
 }
 
 export interface Temporal extends Watched {
@@ -53,6 +55,7 @@ export async function startTemporal(options: TemporalOptions): Promise<Temporal>
     logFile,
     signal: 'SIGTERM',
     graceMs: 5_000,
+    lock: options.lock,
     remove: options.temporary ? [options.temporary] : [],
   });
   const address = `127.0.0.1:${port}`;

@@ -20,6 +20,8 @@ export interface Job {
   graceMs?: number;
   /** Temporary folders that go with the child, even when the launcher was killed. */
   remove?: string[];
+  /** A lock file (cli/lock.mjs) that the watcher holds as long as it lives. */
+  lock?: string | undefined;
 }
 
 export interface Ending {
@@ -91,6 +93,7 @@ function watcherJob(job: Job): object {
     signal: job.signal ?? 'SIGTERM',
     graceMs: job.graceMs ?? 10_000,
     remove: job.remove ?? [],
+    lock: job.lock,
   };
 }
 

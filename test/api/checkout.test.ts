@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import { everything } from '../db/shop.js';
+import { everything } from '../db/books.js';
 import { atOnce, sharedService, statuses } from './service.js';
 import type { Availability, Hold, Order } from './service.js';
 

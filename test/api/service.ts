@@ -21,6 +21,7 @@ import * as schema from '../../api/schemas.js';
 import { openDatabase } from '../../db/database.js';
 import { readSalt } from '../../db/installation.js';
 import { addKey, newKey } from '../../db/keys.js';
+import { send, sendSettle } from '../../workflows/contract.js';
 import { audit } from '../db/audit.js';
 import { openShop } from '../db/shop.js';
 import type { Shop } from '../db/shop.js';
@@ -118,7 +119,7 @@ export interface ServiceOptions {
   /** Without workers nothing is claimed. */
   workers?: boolean;
   claimsInFlight?: number;
-  parts?: (parts: ApiParts) => Partial<ApiParts>;
+  parts?: (parts: Required<ApiParts> & { url: string }) => Partial<ApiParts>;
 }
 
 export async function openService(options: ServiceOptions = {}): Promise<Service> {
@@ -134,7 +135,11 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
     settings: { webhookSecrets: [secret], claimsInFlight: options.claimsInFlight ?? 60 },
     logger: pino({ level: 'info' }, { write: (line) => void log.push(line) }),
   };
-  let server = await listen({ ...parts, ...options.parts?.(parts) });
+  const changed = (own: ApiParts) => ({
+    ...own,
+    ...options.parts?.({ send, sendSettle, ...own, url: shop.url }),
+  });
+  let server = await listen(changed(parts));
   const [shopKey, operatorKey] = [newKey(), newKey()];
   await addKey(shop.db, 'shop', 'web', shopKey);
   await addKey(shop.db, 'operator', 'ann', operatorKey);
@@ -236,8 +241,7 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
     },
     async restartApi(settings = {}) {
       await close(server);
-      const changed = { ...parts, settings: { ...parts.settings, ...settings } };
-      server = await listen({ ...changed, ...options.parts?.(changed) });
+      server = await listen(changed({ ...parts, settings: { ...parts.settings, ...settings } }));
     },
     async becomes(holdId, status, withinMs = 15_000) {
       const endsAt = Date.now() + withinMs;
@@ -285,7 +289,7 @@ function rawRequest(
     const length = Buffer.byteLength(body ?? '');
     const all = ['host', host, 'content-length', String(length), ...headers];
     const call = httpRequest({ hostname, port, method, path, headers: all }, (res) => {
-      asText(res, (error, text) => {
+      asText(res, (error: Error | null, text: string) => {
         const got = res.headers as Record<string, string>;
         if (error) reject(error);
         else resolve({ status: res.statusCode!, text, got });
@@ -308,7 +312,7 @@ export function sharedService(options: ServiceOptions = {}): Service {
     await service.shop.shiftClock(0);
     expect(await audit(service.shop.url)).toEqual({});
     expect(service.engine.problems.splice(0)).toEqual([]);
-    expect(service.log.filter((line) => line.includes('"defect"'))).toEqual([]);
+    expect(service.log.splice(0).filter((line) => line.includes('"defect"'))).toEqual([]);
   });
   afterAll(() => service.close());
   return service;

@@ -22,17 +22,18 @@ export interface Launcher {
   ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
 
-/** The launcher with temporary data and free ports, told to speak JSON. */
-export function startLauncher(flags: string[], env: NodeJS.ProcessEnv = {}): Launcher {
-  const child = spawn(
-    process.execPath,
-    [join(root, 'cli', 'start.mjs'), '--fresh', '--json', ...flags],
-    {
-      cwd: root,
-      env: { ...process.env, DATABASE_URL: '', TEMPORAL_ADDRESS: '', ...env },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
+/** The launcher, told to speak JSON; with temporary data and free ports unless the environment names data. */
+export function startLauncher(
+  flags: string[],
+  env: NodeJS.ProcessEnv = {},
+  [command, ...args]: [string, ...string[]] = [process.execPath, join(root, 'cli', 'start.mjs')],
+): Launcher {
+  const fresh = env['TAHAN_DATA'] === undefined ? ['--fresh'] : [];
+  const child = spawn(command, [...args, '--json', ...fresh, ...flags], {
+    cwd: root,
+    env: { ...process.env, DATABASE_URL: '', TEMPORAL_ADDRESS: '', ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const steps: Step[] = [];
   const noise: string[] = [];
   const waiting: { name: string; resolve: (step: Step) => void; reject: (error: Error) => void }[] =

@@ -1,5 +1,7 @@
-import { existsSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, inject, it } from 'vitest';
 import { until } from '../../cli/servers/until.js';
 import { emptyDatabase, type TestDatabase } from '../setup/database.js';
@@ -104,6 +106,47 @@ describe('npm start', { timeout: 240_000 }, () => {
     expect(await Promise.all(running.ports.map(listens))).toEqual([true, true, true, true]);
     launcher.process.kill('SIGKILL');
     await nothingLeft(running);
+  });
+
+  it('kill -9 of npm, above the launcher, leaves nothing behind either', async () => {
+    launcher = startLauncher(['--no-demo'], {}, ['npm', 'run', '--silent', 'start', '--']);
+    await launcher.step('running');
+    const running = await started();
+    launcher.process.kill('SIGKILL');
+    await nothingLeft(running);
+  });
+
+  it('after a kill -9 the next start takes over lock, data and keys; a third is refused meanwhile', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tahan-kept-'));
+    chmodSync(folder, 0o711);
+    const kept = () => startLauncher(['--no-demo'], { TAHAN_DATA: folder });
+    try {
+      launcher = kept();
+      await launcher.step('running');
+      const { home } = await started();
+      const secrets = readFileSync(join(folder, 'secrets.json'), 'utf8');
+      launcher.process.kill('SIGKILL');
+
+      launcher = kept();
+      await launcher.step('running');
+      expect(launcher.steps.filter(({ step }) => step === 'lock')[0]!.text).toContain('took over');
+      const changed = launcher.steps.find(({ step }) => step === 'database')!.checked;
+      expect(changed).toEqual({ applied: [], functions: false });
+      expect((await started()).home).toBe(home);
+      expect(readFileSync(join(folder, 'secrets.json'), 'utf8')).toBe(secrets);
+
+      const third = kept();
+      expect((await third.ended).code).toBe(1);
+      expect(third.steps.at(-1)!.text).toContain(`as process ${launcher.process.pid}`);
+      const running = await started();
+      launcher.process.kill('SIGTERM');
+      expect(await launcher.ended).toEqual({ code: 0, signal: null });
+      expect(running.pids.filter(isAlive)).toEqual([]);
+    } finally {
+      launcher?.process.kill('SIGKILL');
+      await launcher?.ended;
+      rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 500 });
+    }
   });
 
   it('Ctrl-C stops everything and ends with 0', async () => {

@@ -25,23 +25,27 @@ export interface Engine {
   problems: string[];
 }
 
+/** Once per process, before the first worker: problems are collected, the rest is not printed. */
+export function quietRuntime(): void {
+  if (installed) return;
+  installed = true;
+  const logger = new DefaultLogger('WARN', ({ message, meta }) => {
+    const words = `${message} ${String((meta?.['error'] as Error | undefined)?.message ?? '')}`;
+    if (!expected.test(words)) problems.push(words);
+  });
+  Runtime.install({
+    logger,
+    telemetryOptions: { logging: { filter: { core: 'ERROR', other: 'ERROR' }, forward: {} } },
+    shutdownSignals: [],
+  });
+}
+
 /** Workers on queues of their own, on the run's Temporal server. They are not started yet. */
 export async function engine(
   activities: Activities,
   { namespace = 'default' }: { namespace?: string } = {},
 ): Promise<Engine> {
-  if (!installed) {
-    installed = true;
-    const logger = new DefaultLogger('WARN', ({ message, meta }) => {
-      const words = `${message} ${String((meta?.['error'] as Error | undefined)?.message ?? '')}`;
-      if (!expected.test(words)) problems.push(words);
-    });
-    Runtime.install({
-      logger,
-      telemetryOptions: { logging: { filter: { core: 'ERROR', other: 'ERROR' }, forward: {} } },
-      shutdownSignals: [],
-    });
-  }
+  quietRuntime();
   const address = inject('temporalAddress');
   const prefix = `t${randomUUID().slice(0, 8)}-`;
   const temporal = connect({ address, namespace });

@@ -1,7 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo, Server, Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import {
@@ -16,6 +14,7 @@ import type { Holds, Message } from '../../workflows/contract.js';
 import { endOf, engine, handleOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { FakeDatabase, request } from './fakeDatabase.js';
+import { forward, listenSilently } from './proxy.js';
 import { cancel, claimAgain, extend, hold, pay, payment, withinMs } from './talk.js';
 
 const database = new FakeDatabase();
@@ -335,51 +334,5 @@ async function summariesOf(holdId: string): Promise<string[]> {
   return events!.flatMap(({ userMetadata }) => {
     const data = userMetadata?.summary?.data;
     return data ? [JSON.parse(Buffer.from(data).toString()) as string] : [];
-  });
-}
-
-interface Listening {
-  address: string;
-  port: number;
-  close(): void;
-}
-
-/** Takes connections and never answers: a server that hangs. */
-async function listenSilently(): Promise<Listening> {
-  return listen(0, () => {});
-}
-
-/** Passes everything on to another server. */
-async function forward(port: number, to: string): Promise<Listening> {
-  const { connect: open } = await import('node:net');
-  const [host, toPort] = to.split(':');
-  return listen(port, (socket) => {
-    const upstream = open(Number(toPort), host);
-    upstream.on('error', () => socket.destroy());
-    upstream.on('close', () => socket.destroy());
-    socket.on('close', () => upstream.destroy());
-    socket.pipe(upstream).pipe(socket);
-  });
-}
-
-function listen(port: number, serve: (socket: Socket) => void): Promise<Listening> {
-  const sockets = new Set<Socket>();
-  const server: Server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => {});
-    serve(socket);
-  });
-  return new Promise((resolve) => {
-    server.listen(port, '127.0.0.1', () => {
-      const { port: bound } = server.address() as AddressInfo;
-      resolve({
-        address: `127.0.0.1:${bound}`,
-        port: bound,
-        close() {
-          for (const socket of sockets) socket.destroy();
-          server.close();
-        },
-      });
-    });
   });
 }

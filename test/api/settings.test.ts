@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest';
+import { InvalidSettings, readSettings } from '../../api/settings.js';
+
+const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+const good = { DATABASE_URL: 'postgres://owner@db/tahan', TAHAN_WEBHOOK_SECRETS: secret };
+
+function refusalOf(env: Record<string, string | undefined>): string {
+  try {
+    readSettings({ ...good, ...env });
+    return 'taken';
+  } catch (error) {
+    if (error instanceof InvalidSettings) return error.message;
+    throw error;
+  }
+}
+
+describe('the settings of the API', () => {
+  it('two variables are enough: the address of Postgres and a webhook secret', () => {
+    expect(readSettings(good)).toEqual({
+      host: '127.0.0.1',
+      port: 3000,
+      databaseUrl: 'postgres://owner@db/tahan',
+      takeAppRole: true,
+      webhookSecrets: [secret],
+      claimsInFlight: 60,
+      stockLockTimeoutMs: 15_000,
+      logLevel: 'info',
+      exitWithParent: false,
+    });
+  });
+
+  it("the app's own address takes the owner's place, and its role is not taken then", () => {
+    const app = 'postgres://app@db/tahan';
+    expect(readSettings({ ...good, TAHAN_APP_DATABASE_URL: app })).toMatchObject({
+      databaseUrl: app,
+      takeAppRole: false,
+    });
+  });
+
+  it('several secrets, separated by spaces or commas, are all valid', () => {
+    const both = `${secret}, whsec_${Buffer.alloc(64, 7).toString('base64')}`;
+    expect(readSettings({ ...good, TAHAN_WEBHOOK_SECRETS: both }).webhookSecrets).toHaveLength(2);
+  });
+
+  it.each([
+    ['TAHAN_WEBHOOK_SECRETS', undefined, 'is missing'],
+    ['TAHAN_WEBHOOK_SECRETS', '', 'is empty'],
+    ['TAHAN_WEBHOOK_SECRETS', ' , ', 'is empty'],
+    ['TAHAN_WEBHOOK_SECRETS', 'whsec_c2hvcnQ=', 'must hold secrets of 24 to 64 bytes'],
+    ['TAHAN_WEBHOOK_SECRETS', `${secret} short`, 'must hold secrets of 24 to 64 bytes'],
+    ['TAHAN_WEBHOOK_SECRETS', 'no base64 but long enough to be one', 'must hold secrets'],
+    ['DATABASE_URL', undefined, 'is missing'],
+    ['PORT', 'http', ''],
+    ['PORT', '65536', ''],
+    ['TAHAN_CLAIMS_IN_FLIGHT', '0', ''],
+    ['TAHAN_LOG_LEVEL', 'loud', ''],
+    ['TAHAN_STOCK_LOCK_TIMEOUT_SECONDS', 'soon', 'must be a number of seconds'],
+  ])('%s=%s is refused by name', (name, value, sentence) => {
+    const refusal = refusalOf({ [name]: value });
+    expect(refusal).toContain(name);
+    expect(refusal).toContain(sentence);
+  });
+
+  it('a refused secret is not repeated in the message', () => {
+    expect(refusalOf({ TAHAN_WEBHOOK_SECRETS: 'whsec_c2hvcnQ=' })).not.toContain('c2hvcnQ');
+  });
+});

@@ -1,0 +1,116 @@
+import { sendSettle, send, settleWorkflowId, workflowId } from '../../workflows/contract.js';
+import { handleOf, until } from './engine.js';
+import type { Engine } from './engine.js';
+import type { FakeDatabase } from './fakeDatabase.js';
+import { request } from './fakeDatabase.js';
+import { cancel, claimAgain, extend, hold, pay, withinMs } from './talk.js';
+
+/** Every way a workflow can end, and how it is brought about: a stored history for each of them. */
+export const endings: Record<string, (shop: Engine, database: FakeDatabase) => Promise<string>> = {
+  async paid(shop) {
+    const wanted = await hold(shop);
+    await pay(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async expired(shop, database) {
+    database.holdMs = 500;
+    return workflowId((await hold(shop)).holdId);
+  },
+  async expiredAfterNotDue(shop, database) {
+    database.holdMs = 500;
+    database.instead.expire = (call) =>
+      call === 1 ? { outcome: 'NOT_DUE', remainingMs: 200 } : undefined;
+    return workflowId((await hold(shop)).holdId);
+  },
+  async confirmedAtTheDeadline(shop, database) {
+    database.holdMs = 500;
+    const { holdId } = await hold(shop);
+    const lost = { provider: 'fake', paymentId: 'lost', status: 'succeeded' } as const;
+    const pending = { ...lost, inTime: true, settlement: null };
+    database.rows.get(holdId)!.payments.set('fake/lost', pending);
+    return workflowId(holdId);
+  },
+  async cancelled(shop) {
+    const wanted = await hold(shop);
+    await cancel(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async cancelledInTemporal(shop) {
+    const { holdId } = await hold(shop);
+    await handleOf(shop, holdId).cancel();
+    return workflowId(holdId);
+  },
+  async extended(shop, database) {
+    database.holdMs = 1000;
+    const wanted = await hold(shop);
+    await extend(shop, wanted, 1);
+    return workflowId(wanted.holdId);
+  },
+  async refused(shop, database) {
+    database.instead.claim = () => ({
+      outcome: 'INSUFFICIENT_STOCK',
+      shortfalls: [{ sku: 'SKU-1', requested: 1, available: 0 }],
+      requestHash: 'hash-1',
+    });
+    const wanted = request();
+    await claimAgain(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async tooLate(shop, database) {
+    database.instead.claim = () => ({ outcome: 'CLAIM_TOO_LATE' });
+    const wanted = request();
+    await claimAgain(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async claimFoundOut(shop, database) {
+    database.instead.claim = (call) => {
+      if (call <= 7) throw new Error('Postgres is away');
+      return undefined;
+    };
+    const wanted = request();
+    await claimAgain(shop, wanted);
+    await cancel(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async adopted(shop) {
+    const wanted = await hold(shop);
+    await handleOf(shop, wanted.holdId).terminate();
+    await send(shop.holds, wanted, { kind: 'start' }, { withinMs });
+    await cancel(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async keyReused(shop, database) {
+    database.holdMs = 800;
+    const wanted = await hold(shop);
+    await handleOf(shop, wanted.holdId).terminate();
+    await send(shop.holds, { ...wanted, requestHash: 'other' }, { kind: 'start' }, { withinMs });
+    return workflowId(wanted.holdId);
+  },
+  async surplus(shop, database) {
+    database.slowMs = 100;
+    const wanted = await hold(shop);
+    await pay(shop, wanted);
+    await until('confirming', () => database.callsOf('confirm', wanted.holdId) === 1);
+    await pay(shop, wanted, { paymentId: 'p2' });
+    return workflowId(wanted.holdId);
+  },
+  async missing(shop, database) {
+    database.holdMs = 500;
+    const { holdId } = await hold(shop);
+    database.rows.clear();
+    return workflowId(holdId);
+  },
+  async withoutAttributes(shop) {
+    const wanted = await hold(shop, { indexed: false });
+    await cancel(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async settled(shop, database) {
+    const { holdId } = request();
+    const late = { provider: 'fake', paymentId: holdId };
+    const confirmed = { outcome: 'TOO_LATE', settlement: 'REFUND_DUE', reason: 'LATE' };
+    database.instead.confirm = () => confirmed;
+    await sendSettle(shop.holds, holdId, late, { withinMs });
+    return settleWorkflowId(late);
+  },
+};

@@ -1,0 +1,257 @@
+import { randomUUID } from 'node:crypto';
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
+import { root } from '../../cli/root.js';
+import { readHold } from '../../db/readHold.js';
+import { connect, settleWorkflowId, workflowId } from '../../workflows/contract.js';
+import type { Holds, HoldRequest, Temporal } from '../../workflows/contract.js';
+import { audit } from '../db/audit.js';
+import { openShop } from '../db/shop.js';
+import type { Shop } from '../db/shop.js';
+import { emptyDatabase } from '../setup/database.js';
+import { until } from './engine.js';
+import type { Engine } from './engine.js';
+import { forward } from './proxy.js';
+import { cancel, claimAgain } from './talk.js';
+
+/** `node dist/worker/main.js` as a deployment starts it, ended with this test at the latest. */
+interface Process {
+  child: ChildProcess;
+  lines: string[];
+  /** Its last words on stderr. */
+  errors: string[];
+  exit: Promise<number | string | null>;
+  ready(): Promise<void>;
+}
+
+let shop: Shop;
+let temporal: Temporal;
+let caller: Engine;
+const prefix = `w${randomUUID().slice(0, 8)}-`;
+const started: Process[] = [];
+
+beforeAll(async () => {
+  shop = await openShop();
+  temporal = connect({ address: inject('temporalAddress') });
+  const holds: Holds = { client: temporal.client, prefix, indexed: true };
+  caller = { holds } as Engine;
+});
+afterEach(async () => {
+  for (const { child } of started.splice(0)) child.kill('SIGKILL');
+  expect(await audit(shop.url)).toEqual({});
+});
+afterAll(async () => {
+  await temporal.close();
+  await shop.close();
+});
+
+function startWorker(env: Record<string, string> = {}): Process {
+  const child = spawn(process.execPath, [join(root, 'dist/worker/main.js')], {
+    env: {
+      PATH: process.env['PATH'],
+      HOME: process.env['HOME'],
+      DATABASE_URL: shop.url,
+      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      TAHAN_TASK_QUEUE_PREFIX: prefix,
+      TAHAN_WORKFLOW_BUNDLE: inject('bundlePath'),
+      TAHAN_EXIT_WITH_PARENT: '1',
+      ...env,
+    },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  const lines: string[] = [];
+  const errors: string[] = [];
+  createInterface(child.stdout).on('line', (line) => lines.push(line));
+  createInterface(child.stderr).on('line', (line) => errors.push(line));
+  const exit = new Promise<number | string | null>((resolve) =>
+    child.on('exit', (code, signal) => resolve(signal ?? code)),
+  );
+  const worker: Process = {
+    child,
+    lines,
+    errors,
+    exit,
+    ready: () =>
+      until('the worker is ready', () => lines.some((line) => /"ready":true/.test(line)), 30_000),
+  };
+  started.push(worker);
+  return worker;
+}
+
+async function hold(sku: string, holdSeconds: number): Promise<HoldRequest> {
+  const request = { ...(await shop.request({ [sku]: 1 }, { holdSeconds })), indexed: true };
+  expect(await claimAgain(caller, request)).toMatchObject({ answer: { outcome: 'HELD' } });
+  return request;
+}
+
+/** How late a hold was closed, by the database's clock. */
+async function latenessMs({ holdId }: HoldRequest): Promise<number> {
+  await until(
+    'the hold has ended',
+    async () => (await readHold(shop.db, holdId))!.status !== 'HELD',
+    30_000,
+  );
+  const { closedAt, expiresAt, status } = (await readHold(shop.db, holdId))!;
+  expect(status).toBe('EXPIRED');
+  return Date.parse(closedAt!) - Date.parse(expiresAt!);
+}
+
+describe('the worker process', () => {
+  test('R51 H10 kill -9 during five holds, and a new worker: all end within 4 s of their time', async () => {
+    const sku = await shop.product([5]);
+    const first = startWorker();
+    await first.ready();
+    const requests = await Promise.all(Array.from({ length: 5 }, () => hold(sku, 3)));
+    first.child.kill('SIGKILL');
+    await first.exit;
+    await startWorker().ready();
+    for (const request of requests) expect(await latenessMs(request)).toBeLessThan(4000);
+    // The durable timers fired on it; nothing was started anew.
+    const { historyLength } = await temporal.client.workflow
+      .getHandle(workflowId(requests[0]!.holdId))
+      .describe();
+    expect(historyLength).toBeLessThan(30);
+  });
+
+  test('H10 kill -9 in the middle of an expiry: heartbeats tell, and it ends within 12 s of its time', async () => {
+    const sku = await shop.product([1]);
+    const first = startWorker();
+    await first.ready();
+    const request = await hold(sku, 1);
+    const other = await shop.session();
+    await other.query('begin');
+    await other.query('select from tahan.holds where id = $1 for update', [request.holdId]);
+    await until('expire waits for the row', async () => {
+      const waiting = await shop.query(
+        `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%tahan.expire%'`,
+      );
+      return waiting.length === 1;
+    });
+    first.child.kill('SIGKILL');
+    await first.exit;
+    await other.query('rollback');
+    // What the dead worker had asked for must not count: its statement ended with its connection.
+    await startWorker().ready();
+    expect(await latenessMs(request)).toBeLessThan(12_000);
+    const { status } = await temporal.client.workflow
+      .getHandle(workflowId(request.holdId))
+      .describe();
+    await until(
+      'the workflow has ended',
+      async () => {
+        const now = await temporal.client.workflow.getHandle(workflowId(request.holdId)).describe();
+        return now.status.name === 'COMPLETED';
+      },
+      15_000,
+    );
+    expect(['RUNNING', 'COMPLETED']).toContain(status.name);
+    const h = await temporal.client.workflow.getHandle(workflowId(request.holdId)).fetchHistory();
+    for (const e of h.events!) console.log('EV', Number(e.eventTime!.seconds) % 1000, Math.round(e.eventTime!.nanos! / 1e6), Object.keys(e).find((k) => k.endsWith('Attributes')), JSON.stringify(e.activityTaskStartedEventAttributes ?? '').slice(0, 400));
+  });
+
+  test('F7 SIGTERM with claims under way: every answer is right, the process ends with 0, the next one carries on', async () => {
+    const sku = await shop.product([20]);
+    const first = startWorker();
+    await first.ready();
+    const requests = await Promise.all(
+      Array.from({ length: 20 }, async () => ({
+        ...(await shop.request({ [sku]: 1 }, { claimDeadline: await shop.now(20_000) })),
+        indexed: true,
+      })),
+    );
+    const claims = requests.map((request) => claimAgain(caller, request));
+    await until('some are claimed', async () => {
+      const [row] = await shop.query<{ count: number }>(
+        `select held::int as count from tahan.bins where sku = $1`,
+        [sku],
+      );
+      return row!.count > 2;
+    });
+    first.child.kill('SIGTERM');
+    expect(await first.exit).toBe(0);
+    await startWorker().ready();
+    for (const sent of await Promise.all(claims)) {
+      const late = sent.outcome === 'NO_ANSWER';
+      if (!late) expect(sent).toMatchObject({ answer: { outcome: 'HELD' } });
+    }
+    await until('all are held', async () => {
+      const [row] = await shop.query(`select available, held from tahan.bins where sku = $1`, [
+        sku,
+      ]);
+      return JSON.stringify(row) === '{"available":0,"held":20}';
+    });
+    await Promise.all(requests.map((request) => cancel(caller, request)));
+  });
+
+  test('F13 Temporal is away for 5 s, over the end of a hold: the same worker ends it when it is back', async () => {
+    const sku = await shop.product([1]);
+    let way = await forward(0, inject('temporalAddress'));
+    const worker = startWorker({ TEMPORAL_ADDRESS: way.address });
+    await worker.ready();
+    const request = await hold(sku, 2);
+    way.close();
+    await pause(5000);
+    way = await forward(way.port, inject('temporalAddress'));
+    expect(await latenessMs(request)).toBeLessThan(11_000);
+    expect(worker.child.exitCode).toBeNull();
+    way.close();
+  });
+
+  test('money that nobody decided about is settled when a worker starts', async () => {
+    const sku = await shop.product([1], { latePayment: 'accept_if_available' });
+    const first = startWorker();
+    await first.ready();
+    const request = await hold(sku, 1);
+    await latenessMs(request);
+    first.child.kill('SIGTERM');
+    await first.exit;
+    // It came late, and neither signal nor settlement reached Temporal.
+    const paid = await shop.pay(request.holdId);
+    expect(paid).toMatchObject({ inTime: false, settlement: null });
+    await startWorker().ready();
+    await until('settled', async () => {
+      const { status, payments } = (await readHold(shop.db, request.holdId))!;
+      return status === 'CONFIRMED' && payments[0]!.settlement === 'ACCEPTED_LATE';
+    });
+    expect(await temporal.client.workflow.getHandle(settleWorkflowId(paid)).result()).toEqual({
+      outcome: 'CONFIRMED',
+      late: true,
+    });
+  });
+
+  test('it waits for servers that are away, and ends with its parent', async () => {
+    const worker = startWorker({
+      TEMPORAL_ADDRESS: '127.0.0.1:1',
+      DATABASE_URL: 'postgres://u@127.0.0.1:1/x',
+    });
+    await until(
+      'it waits',
+      () => worker.lines.some((line) => /waiting for Postgres/.test(line)),
+      20_000,
+    );
+    worker.child.stdin!.end();
+    expect(await worker.exit).toBe(0);
+  });
+
+  test('a database without the schema is refused with a sentence that says what to do', async () => {
+    const bare = await emptyDatabase();
+    const worker = startWorker({ DATABASE_URL: bare.url, TAHAN_APP_DATABASE_URL: bare.url });
+    expect(await worker.exit).toBe(1);
+    expect(worker.lines.join('\n')).toMatch(/run \\"npm run migrate\\"/);
+    await bare.drop();
+  });
+
+  test('wrong settings are named, without their values, and end it with 1', async () => {
+    const worker = startWorker({
+      TAHAN_STOCK_LOCK_TIMEOUT_SECONDS: 'soon',
+      TAHAN_LOG_LEVEL: 'secret',
+    });
+    expect(await worker.exit).toBe(1);
+    expect(worker.errors.join('\n')).toMatch(/TAHAN_LOG_LEVEL/);
+    expect(worker.errors.join('\n')).not.toMatch(/secret/);
+  });
+});
