@@ -1,9 +1,7 @@
-import { Webhook } from 'standardwebhooks';
-import { audit, type Audited } from './audit.js';
-import { Http } from './http.js';
+import type { Audited } from './audit.js';
 import type { Report } from './report.mjs';
 import type { Secrets } from './secrets.js';
-import { until } from './servers/until.js';
+import { Shop, type Hold } from './shop.js';
 
 /** A product that stays, for the reader's own first calls. */
 export const playSku = 'TICKET';
@@ -19,13 +17,6 @@ export interface Stage {
   killWorker(): Promise<number>;
   startWorker(): Promise<void>;
   signal: AbortSignal;
-}
-
-interface Hold {
-  id: string;
-  status: string;
-  expires_at: string;
-  closed_at: string | null;
 }
 
 /** The live demonstration: only HTTP against the running system, and each part checks its own numbers. */
@@ -50,13 +41,11 @@ interface Shown {
 
 class Demonstration {
   readonly #stage: Stage;
-  readonly #http: Http;
-  /** Products of this run: an earlier run's open holds must not come back into this one's counts. */
-  readonly #run = Date.now().toString(36).toUpperCase();
+  readonly #shop: Shop;
 
   constructor(stage: Stage) {
     this.#stage = stage;
-    this.#http = new Http(stage.apiUrl, stage.signal);
+    this.#shop = new Shop(stage.apiUrl, stage.secrets, stage.signal);
   }
 
   async part(name: string, show: () => Promise<Shown>): Promise<void> {
@@ -76,11 +65,11 @@ class Demonstration {
   }
 
   async playground(): Promise<Shown> {
-    await this.#stock(playSku, 100, {
+    await this.#shop.stock(playSku, 100, {
       name: 'A ticket',
       price: { amount_minor: 2500, currency: 'EUR' },
     });
-    const { wrong, ledger: _ledger, ...counts } = await this.#audited(playSku);
+    const { wrong, ledger: _ledger, ...counts } = await this.#shop.audit(playSku);
     return {
       text: `${playSku}, ${counts.available} available`,
       checked: { sku: playSku, ...counts },
@@ -90,8 +79,8 @@ class Demonstration {
 
   /** One is held, the other refused; the signed webhook of the payment confirms the hold. */
   async twoBuyersOneItem(): Promise<Shown> {
-    const sku = await this.#product('LAST-ONE', 1);
-    const answers = await Promise.all([this.#claim('ann', sku), this.#claim('ben', sku)]);
+    const sku = await this.#shop.product('LAST-ONE', 1);
+    const answers = await Promise.all([this.#shop.claim('ann', sku), this.#shop.claim('ben', sku)]);
     const check = new Check();
     check.equal(
       'answers',
@@ -104,10 +93,10 @@ class Demonstration {
     const refusal = answers.find(({ status }) => status === 409)?.body as
       { code?: string } | undefined;
     check.equal('refused', refusal?.code, 'INSUFFICIENT_STOCK');
-    const hold = answers.find(({ status }) => status === 201)?.body as Hold & { buyer_id: string };
+    const hold = answers.find(({ status }) => status === 201)?.body as Hold | undefined;
     if (hold === undefined) return check.shown('nobody was held');
-    await this.#pay(hold.id, `payment-${this.#run}`);
-    const paid = await this.#whenEnded(hold.id, 15_000);
+    await this.#shop.pay(hold.id);
+    const paid = await this.#shop.whenEnded(hold.id, 15_000);
     check.equal('hold', paid.status, 'CONFIRMED');
     const counts = await this.#counted(check, sku, { available: 0, held: 0, sold: 1 });
     check.equal('ledger', kinds(counts), 'restock,reserve,confirm_sold');
@@ -118,14 +107,14 @@ class Demonstration {
 
   /** The durable timer gives the unit back, and the next buyer gets it. */
   async nobodyPays(): Promise<Shown> {
-    const sku = await this.#product('UNPAID', 1);
+    const sku = await this.#shop.product('UNPAID', 1);
     const check = new Check();
-    const first = await this.#claim('cleo', sku, 2);
+    const first = await this.#shop.claim('cleo', sku, 2);
     check.equal('first', first.status, 201);
-    const ended = await this.#whenEnded((first.body as Hold).id, 20_000);
+    const ended = await this.#shop.whenEnded((first.body as Hold).id, 20_000);
     check.equal('first hold', ended.status, 'EXPIRED');
     check.facts['late_ms'] = lateness(ended);
-    const next = await this.#claim('dan', sku);
+    const next = await this.#shop.claim('dan', sku);
     check.equal('next', next.status, 201);
     const counts = await this.#counted(check, sku, { available: 0, held: 1, sold: 0 });
     check.equal('ledger', kinds(counts), 'restock,reserve,release_reservation,reserve');
@@ -136,10 +125,10 @@ class Demonstration {
 
   /** Everybody comes at once, and repeats the key as long as the answer is "try again". */
   async rush(buyers: number, units: number): Promise<Shown> {
-    const sku = await this.#product('RUSH', units);
+    const sku = await this.#shop.product('RUSH', units);
     const started = performance.now();
     const answers = await Promise.all(
-      Array.from({ length: buyers }, (_, index) => this.#claim(`buyer-${index + 1}`, sku)),
+      Array.from({ length: buyers }, (_, index) => this.#shop.claim(`buyer-${index + 1}`, sku)),
     );
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     const held = answers.filter(({ status }) => status === 201 || status === 200);
@@ -170,13 +159,13 @@ class Demonstration {
 
   /** The timer lives in Temporal: a worker that dies takes nothing with it. */
   async killedWorker(): Promise<Shown> {
-    const sku = await this.#product('CRASH', 1);
+    const sku = await this.#shop.product('CRASH', 1);
     const check = new Check();
-    const claimed = await this.#claim('eve', sku, 6);
+    const claimed = await this.#shop.claim('eve', sku, 6);
     check.equal('held', claimed.status, 201);
     const pid = await this.#stage.killWorker();
     await this.#stage.startWorker();
-    const ended = await this.#whenEnded((claimed.body as Hold).id, 40_000);
+    const ended = await this.#shop.whenEnded((claimed.body as Hold).id, 40_000);
     const late = lateness(ended);
     check.equal('hold', ended.status, 'EXPIRED');
     check.facts['late_ms'] = late;
@@ -188,101 +177,13 @@ class Demonstration {
     );
   }
 
-  async #product(name: string, units: number): Promise<string> {
-    const sku = `${name}-${this.#run}`;
-    await this.#stock(sku, units, { name: `Demonstration: ${name.toLowerCase()}` });
-    return sku;
-  }
-
-  /** Creates the product with its bin and units, unless it is there. */
-  async #stock(sku: string, quantity: number, settings: object): Promise<void> {
-    const { operatorKey: key } = this.#stage.secrets;
-    const path = `/v1/products/${sku}`;
-    if ((await this.#http.send('GET', path, { key })).status === 200) return;
-    await this.#http.must('PUT', path, { key, body: settings });
-    await this.#http.must('PUT', `${path}/bins/main`, { key, body: {} });
-    await this.#http.must('POST', `${path}/bins/main/restock`, {
-      key,
-      headers: { 'idempotency-key': `demonstration-${sku}` },
-      body: { quantity, reason: 'stock of the demonstration' },
-    });
-  }
-
-  #claim(buyer: string, sku: string, holdSeconds?: number) {
-    return this.#http.repeat(
-      'POST',
-      '/v1/holds',
-      {
-        key: this.#stage.secrets.shopKey,
-        headers: { 'idempotency-key': `${buyer}-${this.#run}` },
-        body: {
-          buyer_id: buyer,
-          lines: [{ sku, quantity: 1 }],
-          ...(holdSeconds !== undefined && { hold_seconds: holdSeconds }),
-        },
-      },
-      60_000,
-    );
-  }
-
-  /** The payment service's event, signed over the raw body by Standard Webhooks. */
-  async #pay(holdId: string, paymentId: string): Promise<void> {
-    const now = new Date();
-    const id = `event-${paymentId}`;
-    const body = JSON.stringify({
-      type: 'payment.succeeded',
-      timestamp: now.toISOString(),
-      data: { payment_id: paymentId, hold_id: holdId, amount_minor: 2500, currency: 'EUR' },
-    });
-    const signature = new Webhook(this.#stage.secrets.webhookSecret).sign(id, now, body);
-    const answer = await this.#http.repeat(
-      'POST',
-      '/v1/payments/events',
-      {
-        headers: {
-          'content-type': 'application/json',
-          'webhook-id': id,
-          'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),
-          'webhook-signature': signature,
-        },
-        body,
-      },
-      30_000,
-    );
-    if (answer.status !== 200) {
-      throw new Error(`the payment was answered ${answer.status}: ${JSON.stringify(answer.body)}`);
-    }
-  }
-
-  async #whenEnded(holdId: string, withinMs: number): Promise<Hold> {
-    let hold: Hold | undefined;
-    await until(
-      async () => {
-        this.#stage.signal.throwIfAborted();
-        const answer = await this.#http.send('GET', `/v1/holds/${holdId}`, {
-          key: this.#stage.secrets.shopKey,
-        });
-        if (answer.status === 200) hold = answer.body as Hold;
-        return hold !== undefined && hold.status !== 'HELD';
-      },
-      withinMs,
-      100,
-    );
-    if (hold === undefined) throw new Error(`hold ${holdId} can't be read`);
-    return hold;
-  }
-
-  #audited(sku: string): Promise<Audited> {
-    return audit(this.#http, this.#stage.secrets.operatorKey, sku);
-  }
-
   /** The audit, with the counts that must have come out. */
   async #counted(
     check: Check,
     sku: string,
     expected: { available: number; held: number; sold: number },
   ): Promise<Audited> {
-    const counts = await this.#audited(sku);
+    const counts = await this.#shop.audit(sku);
     check.wrong.push(...counts.wrong);
     for (const what of ['available', 'held', 'sold'] as const) {
       check.equal(`units ${what}`, counts[what], expected[what]);

@@ -1,23 +1,24 @@
-import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join, relative } from 'node:path';
-import { loadClientConfigProfile } from '@temporalio/envconfig';
+import { join } from 'node:path';
 import { openDatabase } from '../db/database.js';
 import { addKey } from '../db/keys.js';
 import { migrate } from '../db/migrate.js';
-import { createDatabase, dropDatabase } from '../db/server.js';
 import { connect, taskQueuePrefix, taskQueues } from '../workflows/contract.js';
+import {
+  database,
+  givenDatabase,
+  givenTemporal,
+  shown,
+  temporal,
+  type Addresses,
+  type Site,
+} from './backing.js';
 import { workflowBundle } from './bundle.js';
 import type { Report } from './report.mjs';
 import { root } from './root.js';
 import { secretsIn, type Secrets } from './secrets.js';
-import { postgresAccount } from './servers/account.js';
 import { pickPorts, usualPorts, type Port } from './servers/ports.js';
-import { startPostgres } from './servers/postgres.js';
-import { embeddedPostgres } from './servers/postgresBinaries.js';
-import { startTemporal } from './servers/temporal.js';
-import { findTemporal } from './servers/temporalBinary.js';
 import { startWatched, whenReady, type Watched } from './servers/watch.js';
 
 type Role = 'api' | 'worker' | 'temporal' | 'postgres';
@@ -49,7 +50,7 @@ export class System {
   #stopping = false;
   #expected = new Set<Watched>();
   #breaks!: (sentence: string) => void;
-  #dropTemporary: () => Promise<void> = () => Promise.resolve();
+  #afterwards: () => Promise<void> = () => Promise.resolve();
 
   constructor(options: SystemOptions, report: Report) {
     this.#options = options;
@@ -62,18 +63,21 @@ export class System {
 
   async start(): Promise<void> {
     const ports = await this.#ports();
-    const [database, temporal, bundle] = await all([
+    const [addresses, { environment, ui }, bundle] = await all([
       this.#database(ports.postgres.number),
-      this.#temporal(ports.temporal.number, ports.temporalUi.number),
+      temporal(this.#site(), ports.temporal.number, ports.temporalUi.number),
       this.#bundle(),
     ]);
+    const secrets = [process.env['TAHAN_WEBHOOK_SECRETS'], this.secrets.webhookSecret];
+    this.temporalUi = ui;
     this.#environment = {
       ...process.env,
-      ...temporal,
-      DATABASE_URL: database,
+      ...environment,
+      ...addresses,
       TAHAN_WORKFLOW_BUNDLE: bundle,
       TAHAN_DEMO: '1',
-      TAHAN_WEBHOOK_SECRETS: this.secrets.webhookSecret,
+      TAHAN_WEBHOOK_SECRETS: secrets.filter((secret) => secret).join(' '),
+      TAHAN_EXIT_WITH_PARENT: '', // the watchers do that, and hold no stdin
       HOST: '127.0.0.1',
       PORT: String(ports.api.number),
     };
@@ -85,7 +89,7 @@ export class System {
   async stop(): Promise<{ stopped: number; left: number }> {
     this.#stopping = true;
     for (const role of stopOrder) await this.#children.get(role)?.stop();
-    await this.#dropTemporary();
+    await this.#afterwards();
     if (this.#options.fresh) rmSync(this.folder, { recursive: true, force: true });
     return { stopped: this.#children.size, left: this.#pids.filter(isAlive).length };
   }
@@ -118,12 +122,12 @@ export class System {
 
   /** Ready is what Temporal says: this very process asks for tasks. */
   async #workerPolls(worker: Watched): Promise<boolean> {
-    const temporal = connect({
-      address: this.#environment['TEMPORAL_ADDRESS'],
-      namespace: this.#environment['TEMPORAL_NAMESPACE'],
+    const server = connect({
+      address: this.#environment['TEMPORAL_ADDRESS'] || undefined,
+      namespace: this.#environment['TEMPORAL_NAMESPACE'] || undefined,
     });
+    const { namespace, client } = server;
     try {
-      const { namespace, client } = temporal;
       const queue = taskQueues(taskQueuePrefix(this.#environment)).holds;
       const { pollers } = await client.connection.withDeadline(Date.now() + 2_000, () =>
         client.workflowService.describeTaskQueue({
@@ -136,7 +140,7 @@ export class System {
     } catch {
       return false;
     } finally {
-      await temporal.close();
+      await server.close();
     }
   }
 
@@ -176,9 +180,10 @@ export class System {
     return name === 'api' || givenTemporal() === undefined;
   }
 
-  /** Postgres, ours or the given one, with the schema and the demonstration's keys in it. */
-  async #database(port: number): Promise<string> {
-    const url = await this.#databaseUrl(port);
+  /** Brings the schema up to date and puts the demonstration's keys in. */
+  async #database(port: number): Promise<Addresses> {
+    const addresses = await database(this.#site(), port);
+    const url = addresses.DATABASE_URL;
     const { applied, functions } = await migrate(url);
     const changes = [
       ...(applied.length > 0 ? [`${applied.length} migrations`] : []),
@@ -193,102 +198,18 @@ export class System {
     } finally {
       await db.close();
     }
-    return url;
+    return addresses;
   }
 
-  async #databaseUrl(port: number): Promise<string> {
-    const given = givenDatabase();
-    if (given !== undefined) {
-      const { hostname, port: number, pathname } = new URL(given);
-      const place = `${hostname}:${number || 5432}${pathname}`;
-      if (!this.#options.fresh) {
-        this.#report.step('postgres', `given by DATABASE_URL: ${place}`, { given: true });
-        return given;
-      }
-      // Temporary data on a given server is a database of its own, dropped in the end.
-      const name = `tahan_fresh_${randomBytes(4).toString('hex')}`;
-      await createDatabase(given, name);
-      this.#dropTemporary = () => dropDatabase(given, name);
-      this.#report.step('postgres', `given by DATABASE_URL, temporary database ${name}`, { name });
-      return withDatabase(given, name);
-    }
-    const say = (text: string) => this.#report.step('postgres', text);
-    const account = postgresAccount(say);
-    const binaries = embeddedPostgres(account, say);
-    const { fresh } = this.#options;
-    const server = await startPostgres({
-      binaries,
-      account,
-      // The name alone is kept where the postgres user can't enter this folder: it must tell runs apart.
-      home: join(this.folder, fresh ? `postgres-${basename(this.folder)}` : 'postgres'),
-      port,
-      durable: !fresh,
-      temporary: fresh,
-      remove: this.folder,
-      lock: this.#lock('postgres'),
-      say,
-    });
-    this.#own('postgres', server);
-    this.#report.step(
-      'postgres',
-      `${binaries.version} on 127.0.0.1:${port}, data in ${shown(server.home)}`,
-      { version: binaries.version, port, home: server.home },
-    );
-    await createDatabase(server.url('postgres'), 'tahan');
-    return server.url('tahan');
-  }
-
-  /** The environment that leads worker and API to Temporal; empty where the given one does. */
-  async #temporal(port: number, uiPort: number): Promise<NodeJS.ProcessEnv> {
-    const prefix = this.#options.fresh ? `fresh-${randomBytes(4).toString('hex')}-` : undefined;
-    const queues = prefix === undefined ? {} : { TAHAN_TASK_QUEUE_PREFIX: prefix };
-    const given = givenTemporal();
-    if (given !== undefined) {
-      await this.#reach(given);
-      return queues;
-    }
-    const binary = await findTemporal({ say: (text) => this.#report.step('temporal', text) });
-    const { fresh } = this.#options;
-    const folder = join(this.folder, 'temporal');
-    const server = await startTemporal({
-      binary,
-      port,
-      uiPort,
-      dataFile: join(folder, 'temporal.db'),
-      logFile: join(this.folder, 'logs', 'temporal.log'),
-      lock: this.#lock('temporal'),
-      ...(fresh && { temporary: folder }),
-    });
-    this.#own('temporal', server);
-    this.temporalUi = server.uiUrl;
-    this.#report.step(
-      'temporal',
-      `${binary.version} from ${binary.origin}, on ${server.address}${fresh ? '' : `, data in ${shown(folder)}`}`,
-      { version: binary.version, origin: binary.origin, address: server.address, ui: server.uiUrl },
-    );
-    return { ...queues, TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: 'default' };
-  }
-
-  async #reach(given: string): Promise<void> {
-    const temporal = connect();
-    try {
-      await temporal.client.connection.withDeadline(Date.now() + 8_000, () =>
-        temporal.client.workflowService.describeNamespace({ namespace: temporal.namespace }),
-      );
-      const place = `${temporal.address}, namespace ${temporal.namespace}`;
-      this.#report.step('temporal', `given by ${given}: ${place}`, {
-        given,
-        address: temporal.address,
-      });
-    } catch (error) {
-      throw new Error(
-        `Temporal at ${temporal.address} (given by ${given}), namespace ${temporal.namespace}, ` +
-          `does not answer: ${String(error)}`,
-        { cause: error },
-      );
-    } finally {
-      await temporal.close();
-    }
+  #site(): Site {
+    return {
+      fresh: this.#options.fresh,
+      folder: this.folder,
+      report: this.#report,
+      lock: (role) => this.#lock(role),
+      own: (role, child) => this.#own(role, child),
+      afterwards: (work) => (this.#afterwards = work),
+    };
   }
 
   async #bundle(): Promise<string> {
@@ -315,31 +236,6 @@ export class System {
 async function all<T extends readonly [Promise<unknown>, ...Promise<unknown>[]]>(work: T) {
   await Promise.allSettled(work);
   return Promise.all(work);
-}
-
-function givenDatabase(): string | undefined {
-  return process.env['DATABASE_URL'] || undefined;
-}
-
-/** What names a Temporal server of the user's own: the environment or a profile. */
-function givenTemporal(): string | undefined {
-  if (process.env['TEMPORAL_ADDRESS']) return 'TEMPORAL_ADDRESS';
-  const profile = process.env['TEMPORAL_PROFILE'];
-  const { address } = loadClientConfigProfile(profile ? { profile } : {});
-  // Set but empty is how many tools say "not set".
-  return address ? `the Temporal profile ${profile || '"default"'}` : undefined;
-}
-
-function withDatabase(url: string, name: string): string {
-  const changed = new URL(url);
-  changed.pathname = `/${name}`;
-  return changed.href;
-}
-
-/** Paths inside the clone are shown without the clone's own. */
-function shown(path: string): string {
-  const inside = relative(root, path);
-  return inside.startsWith('..') ? path : inside;
 }
 
 /** Without Temporal the API is up, but "degraded": not what a start should wait for. */

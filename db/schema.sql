@@ -234,7 +234,7 @@ create table tahan.setting_changes (
   reason text,
   created_at timestamp with time zone not null,
   constraint setting_changes_id PRIMARY KEY (id),
-  constraint setting_changes_reason_given CHECK (((before IS NULL) OR (reason ~ '\S'::text)))
+  constraint setting_changes_reason_given CHECK (((before IS NULL) OR ((reason IS NOT NULL) AND (reason ~ '\S'::text))))
 );
 
 CREATE INDEX hold_lines_open ON tahan.hold_lines USING btree (sku, open_until) WHERE (open_until IS NOT NULL);
@@ -505,6 +505,7 @@ declare
   v_known jsonb;
   v_skus text[];
   v_quantities integer[];
+  v_smallest integer;
   v_terms record;
   v_batch integer := 8;
   v_answer jsonb;
@@ -527,13 +528,17 @@ begin
     return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
   end if;
 
-  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku)
-  into v_skus, v_quantities
+  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku), min(m.smallest)
+  into v_skus, v_quantities, v_smallest
   from (
-    select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity
+    select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity, min(l.quantity) as smallest
     from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)
     group by 1
   ) m;
+  -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
+  if v_smallest < 1 then
+    raise exception 'a line of % units', v_smallest using errcode = '22023';
+  end if;
   select * into v_terms from claim_terms(v_skus);
   if v_terms.unknown_sku is not null then
     return jsonb_build_object('outcome', 'NOT_FOUND', 'sku', v_terms.unknown_sku);
@@ -729,7 +734,7 @@ begin
   end if;
   v_waiting_for := 'STOCK';
   perform lock_bins(bins_of_hold(p_hold_id), v_budget_ends, null);
-  perform give_back(p_hold_id, 'EXPIRED', 'payment window over', 'timer', tahan_clock());
+  perform give_back(p_hold_id, 'EXPIRED', 'payment window over', 'timer', greatest(v_now, tahan_clock()));
   return jsonb_build_object('outcome', 'EXPIRED');
 exception
   when lock_not_available then perform raise_busy(v_waiting_for);
@@ -1572,7 +1577,8 @@ begin
     perform lock_bins(v_bins, p_budget_ends, p_deadline);
   end if;
 
-  v_now := tahan_clock();
+  -- A clock that steps back must not undo what was decided under the locks of the overdue holds.
+  v_now := greatest(v_now, tahan_clock());
   if v_now >= p_deadline then
     return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
   end if;

@@ -357,7 +357,7 @@ function asText(
   const parts: Buffer[] = [];
   res.on('data', (part: Buffer) => parts.push(part));
   res.on('end', () => done(null, Buffer.concat(parts).toString()));
-  res.on('error', (error) => done(error, ''));
+  res.on('error', (error: Error) => done(error, ''));
 }
 
 /**
@@ -373,7 +373,7 @@ function asDocumented(
   const route = routeOf(method, path);
   expect(headers['x-request-id'], text).toMatch(/^[0-9a-f-]{36}$/);
   if (problem) {
-    const { code } = body as Problem;
+    const { code } = body;
     expect(errors[code]?.status, `${method} ${path}: ${text}`).toBe(status);
     expect(schema.problem.parse(body), text).toEqual(body);
     expect(status === 503 || status === 429).toBe('retry-after' in headers);

@@ -36,17 +36,16 @@ describeEachPostgres('the bins of a product', (version) => {
     ]);
   });
 
-  it('R04: spread takes one bin that covers the line alone, in_order does not look for it', async () => {
-    const spread = await shop.product([1, 5, 1], { allocation: 'spread' });
-    await shop.hold({ [spread]: 4 });
-    expect(await bins(shop, spread)).toEqual([
-      [1, 0, 0],
-      [1, 4, 0],
-      [1, 0, 0],
-    ]);
-    const inOrder = await shop.product([1, 5, 1]);
-    await shop.hold({ [inOrder]: 4 });
-    expect((await bins(shop, inOrder)).map(([, held]) => held)).toEqual([1, 3, 0]);
+  it('R04: spread takes one bin that covers the line alone, also in a hold of several products; in_order does not look for it', async () => {
+    const two = await shop.product([9]);
+    for (const more of [{}, { [two]: 1 }]) {
+      const spread = await shop.product([1, 5, 1], { allocation: 'spread' });
+      await shop.hold({ [spread]: 4, ...more });
+      expect((await bins(shop, spread)).map(([, held]) => held)).toEqual([0, 4, 0]);
+      const inOrder = await shop.product([1, 5, 1]);
+      await shop.hold({ [inOrder]: 4, ...more });
+      expect((await bins(shop, inOrder)).map(([, held]) => held)).toEqual([1, 3, 0]);
+    }
   });
 
   it('R04: ten buckets of 1 serve ten buyers one each at the same moment, refuse the eleventh, and span for a line of 3', async () => {

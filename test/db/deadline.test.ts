@@ -27,8 +27,12 @@ describeEachPostgres('the deadline of a claim', (version) => {
     };
     for (const [waitsFor, rival] of Object.entries(rivals)) {
       const blocker = await rival();
-      const answer = await claim(shop.db, { ...request, claimDeadline: await shop.now(250) });
+      const claimDeadline = await shop.now(250);
+      const started = performance.now();
+      const answer = await claim(shop.db, { ...request, claimDeadline });
       expect({ waitsFor, ...answer }).toEqual({ waitsFor, outcome: 'CLAIM_TOO_LATE' });
+      // Not the 4 s of the pool's budget.
+      expect(performance.now() - started).toBeLessThan(2_000);
       await blocker.rollback();
       expect(await statusOf(shop, request.holdId)).toBeUndefined();
       expect(await everything(shop)).toEqual(before);
@@ -79,13 +83,11 @@ describeEachPostgres('the deadline of a claim', (version) => {
       Array.from({ length: 6 }, () => shop.claim({ [stuck]: 1 }).catch(() => null)),
     );
     await whenWaiting(shop, 'tahan.claim', 4);
-    const started = performance.now();
     expect(await expire(shop.db, overdue)).toEqual({ outcome: 'EXPIRED' });
     expect(await confirm(shop.db, paid, await shop.pay(paid))).toMatchObject({
       outcome: 'CONFIRMED',
     });
     expect((await readHold(shop.db, paid))?.status).toBe('CONFIRMED');
-    expect(performance.now() - started).toBeLessThan(1_000);
     await blocker.rollback();
     await waiting;
   });

@@ -6,7 +6,7 @@ import { confirm } from '../../db/confirm.js';
 import { conflicts } from '../../db/database.js';
 import { expire } from '../../db/expire.js';
 import { describeEachPostgres } from '../setup/database.js';
-import { counts, tally } from './books.js';
+import { counts, statusOf, tally } from './books.js';
 import { atOnce, claimCall, other, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
@@ -82,21 +82,55 @@ describeEachPostgres('the order of locks', (version) => {
     expect(await counts(shop, sku)).toMatchObject({ available: 0, held: 9 });
   });
 
-  it('A3: a spread claim that found no free bin keeps none locked while it waits in order', async () => {
+  it('A2: the bins of other products that an overdue hold has are locked in order too, before anything is given back', async () => {
+    const [a, b] = [await shop.product([1]), await shop.product([1])].sort() as [string, string];
+    const overdue = await shop.hold({ [a]: 1, [b]: 1 });
+    await shop.shiftClock(601_000);
+    const blocker = await otherOnBins(shop, a);
+    const claiming = shop.claim({ [b]: 1 });
+    await whenWaiting(shop, 'tahan.claim');
+    const lock = 'select from tahan.bins where sku = $1 for update nowait';
+    await (await other(shop, lock, [b])).rollback();
+    await blocker.rollback();
+    expect((await claiming).outcome).toBe('HELD');
+    expect(await statusOf(shop, overdue)).toBe('EXPIRED');
+    expect([await counts(shop, a), await counts(shop, b)]).toMatchObject([
+      { held: 0 },
+      { held: 1 },
+    ]);
+  });
+
+  it('A3: a bin that a rival emptied in the last moment is not kept locked by the quick pass while the claim waits in order', async () => {
     const sku = await shop.product([1, 1], { allocation: 'spread' });
+    // A gate in the WHERE of the quick pass: it waits there with its snapshot taken and no lock yet.
+    const [source] = await shop.query<{ text: string }>(
+      `select pg_get_functiondef('tahan.quick_bin'::regproc) as text`,
+    );
+    const gated = source!.text.replace('where b.sku = p_sku', '$& and tahan.gate(p_sku)');
+    expect(gated).not.toBe(source!.text);
+    await shop.query(`create function tahan.gate(p_sku text) returns boolean language plpgsql volatile as $$
+      begin perform pg_advisory_xact_lock_shared(hashtext(p_sku)); return true; end $$; ${gated}`);
+
+    const gate = await other(shop, 'select pg_advisory_xact_lock(hashtext($1))', [sku]);
+    const claiming = shop.claim({ [sku]: 1 });
+    await whenWaiting(shop, 'tahan.claim');
+    await shop.query(source!.text);
     const [first, second] = [
       await otherOnBins(shop, sku, 'b1'),
       await otherOnBins(shop, sku, 'b2'),
     ];
-    const claiming = shop.claim({ [sku]: 1 });
-    await whenWaiting(shop, 'tahan.claim');
-    await second.rollback();
-    const free = await other(
-      shop,
-      `select from tahan.bins where sku = $1 and code = 'b2' for update nowait`,
+    await second.client.query(
+      `select move_units(id, 'manual_adjustment', 1, null, null, 'count', 'rival', '{}', now(), -1)
+       from bins where sku = $1 and code = 'b2'`,
       [sku],
     );
-    await free.rollback();
+    await second.commit();
+    await gate.rollback();
+    const waits = `select wait_event from pg_stat_activity
+      where datname = current_database() and query like '%tahan.claim%' and wait_event_type = 'Lock'`;
+    await expect.poll(() => shop.query(waits)).toEqual([{ wait_event: 'transactionid' }]);
+    const lock = `select from tahan.bins where sku = $1 and code = 'b2' for update nowait`;
+    await (await other(shop, lock, [sku])).rollback();
     await first.rollback();
     expect((await claiming).outcome).toBe('HELD');
   });

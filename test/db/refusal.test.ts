@@ -56,6 +56,8 @@ describeEachPostgres('a claim that is refused', (version) => {
       ],
       [{ [sku]: 1 }, { holdSeconds: 0 }, { outcome: 'HOLD_TOO_LONG' }, undefined],
       [{ [sku]: 1 }, { claimDeadline: await shop.now() }, { outcome: 'CLAIM_TOO_LATE' }, undefined],
+      // Too late is no refusal, whatever else would be wrong with it.
+      [{ [off]: 1 }, { claimDeadline: await shop.now() }, { outcome: 'CLAIM_TOO_LATE' }, undefined],
     ];
     const before = await everything(shop);
     for (const [lines, rest, answer, status] of asked) {

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openDatabase } from '../../db/database.js';
 import { checkSchema, migrate, SchemaMismatch } from '../../db/migrate.js';
+import { dumpSchema } from '../../db/schemaDump.js';
 import { describeEachPostgres, emptyDatabase } from '../setup/database.js';
 import type { TestDatabase } from '../setup/database.js';
 import { tally } from './books.js';
@@ -37,6 +39,11 @@ describeEachPostgres('migrations', (version) => {
     });
     await checked();
     expect(await migrate(database.url)).toEqual({ applied: [], functions: false });
+  });
+
+  it('db/schema.sql is what the migrations and functions of this program make of an empty database', async () => {
+    const file = new URL('../../db/schema.sql', import.meta.url);
+    expect(await dumpSchema(database.url)).toBe(readFileSync(file, 'utf8'));
   });
 
   it('functions that differ from the program are replaced by the next migration, with their privileges', async () => {

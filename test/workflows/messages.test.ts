@@ -168,7 +168,7 @@ describe('what strangers send', () => {
     await signalRaw(wanted.holdId, 'json/plain', '{}', 'noSuchSignal');
     await until('all are seen', async () => (await stateOf(shop, wanted.holdId)).dropped === 21);
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'EXPIRED' });
-    expect(Date.now() - endsAt).toBeLessThan(1500);
+    expect(Date.now() - endsAt).toBeLessThan(4000);
     expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'expire']);
     const { events } = await handle.fetchHistory();
     expect(events!.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);

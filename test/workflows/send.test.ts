@@ -52,7 +52,7 @@ describe('send always answers in time and never throws', () => {
     const away: Holds = { ...shop.holds, prefix: `${shop.holds.prefix}away-` };
     const { outcomes, tookMs } = await sendAll(away, 1000);
     expect(outcomes).toEqual(['NO_ANSWER', 'NO_ANSWER', 'NO_ANSWER', 'SENT', 'SENT', 'ANSWERED']);
-    expect(tookMs).toBeLessThan(1500);
+    expect(tookMs).toBeLessThan(2500);
     const wanted = request();
     await send(away, wanted, { kind: 'payment', payment: payment() }, { withinMs });
     const connection = await NativeConnection.connect({ address: inject('temporalAddress') });
@@ -68,12 +68,12 @@ describe('send always answers in time and never throws', () => {
     await connection.close();
   });
 
-  test('Temporal refuses connections: UNAVAILABLE within 1.5 s, for every kind of message', async () => {
+  test('Temporal refuses connections: UNAVAILABLE within 3 s, for every kind of message', async () => {
     const temporal = connect({ address: '127.0.0.1:1' });
     const gone: Holds = { ...shop.holds, client: temporal.client };
     const { outcomes, tookMs } = await sendAll(gone, 4000);
     expect(new Set(outcomes)).toEqual(new Set(['UNAVAILABLE']));
-    expect(tookMs).toBeLessThan(1500);
+    expect(tookMs).toBeLessThan(3000);
     const settled = await sendSettle(gone, randomUUID(), payment(), { withinMs: 4000 });
     expect(settled.outcome).toBe('UNAVAILABLE');
     await temporal.close();
@@ -84,7 +84,7 @@ describe('send always answers in time and never throws', () => {
     const temporal = connect({ address: silent.address });
     const { outcomes, tookMs } = await sendAll({ ...shop.holds, client: temporal.client }, 700);
     for (const outcome of outcomes) expect(['NO_ANSWER', 'UNAVAILABLE']).toContain(outcome);
-    expect(tookMs).toBeLessThan(1000);
+    expect(tookMs).toBeLessThan(2000);
     await temporal.close();
     silent.close();
   });
@@ -97,7 +97,7 @@ describe('send always answers in time and never throws', () => {
     expect(new Set((await calls).outcomes)).toEqual(new Set(['UNAVAILABLE']));
   });
 
-  test('Temporal comes back: the same client is usable again within 3 s', async () => {
+  test('Temporal comes back: the same client is usable again within 5 s', async () => {
     const proxy = await listenSilently();
     const temporal = connect({ address: proxy.address });
     const holds: Holds = { ...shop.holds, client: temporal.client };
@@ -113,7 +113,7 @@ describe('send always answers in time and never throws', () => {
       async () =>
         (await send(holds, wanted, { kind: 'start' }, { withinMs: 1500 })).outcome === 'SENT',
     );
-    expect(performance.now() - began).toBeLessThan(3000);
+    expect(performance.now() - began).toBeLessThan(5000);
     await temporal.close();
     back.close();
     await handleOf(shop, wanted.holdId).terminate();
