@@ -15,6 +15,7 @@ import { errors, Problem } from './errors.js';
 import { asProblem, check, checkText, parseJson } from './faults.js';
 import { idempotencyKey, theOne } from './headers.js';
 import { healthRoutes } from './health.js';
+import { holdChangeRoutes } from './holdChanges.js';
 import { holdRoutes } from './holds.js';
 import { ledgerRoutes } from './ledger.js';
 import { openApiRoute } from './openapi.js';
@@ -22,6 +23,7 @@ import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
 import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
+import { stockRoutes } from './stock.js';
 
 export interface ApiParts {
   db: Database;
@@ -46,7 +48,9 @@ export interface Api extends Required<ApiParts> {
 /** Every route of this service, in the order of /openapi.json. */
 export const routes: Route[] = [
   ...holdRoutes,
+  ...holdChangeRoutes,
   ...productRoutes,
+  ...stockRoutes,
   ...ledgerRoutes,
   ...paymentRoutes,
   ...healthRoutes,

@@ -1,43 +1,19 @@
-import { createHash } from 'node:crypto';
-import { v5 as uuidV5 } from 'uuid';
-import { readHold } from '../db/readHold.js';
 import type { Hold } from '../db/readHold.js';
-import { readAfterDeadline, readCheckout } from '../db/readCheckout.js';
-import { DatabaseFault } from '../db/faults.js';
-import type { Line } from '../db/values.js';
+import { readCheckout } from '../db/readCheckout.js';
 import { adoptionRequest, workflowId } from '../workflows/contract.js';
-import type { Answers, HoldRequest, Sent } from '../workflows/contract.js';
+import type { HoldRequest } from '../workflows/contract.js';
 import type { Api } from './app.js';
+import { askForClaim, claimWithinMs } from './askForClaim.js';
+import { canonical } from './canonical.js';
+import type { Checkout } from './canonical.js';
 import { answerWithinMs } from './clock.js';
-import type { Clock } from './clock.js';
-import { Problem } from './errors.js';
+import { holdTooLong, keyReused, noProduct, refusalProblem } from './refusals.js';
 import type { Call, Reply } from './route.js';
-import { maxQuantity } from './schemas.js';
 import type { CheckoutBody } from './schemas.js';
-import { refusalProblem, showHold, showOrder } from './show.js';
+import { showHold, showOrder } from './show.js';
 
-/** After the arrival, by the database's clock: a claim that gets its locks later takes nothing. */
-const claimWithinMs = 3500;
-/** Until then the claim's answer is waited for; an answer given in the last moment still arrives. */
-const listenUntilMs = 3800;
 /** First reads while Postgres is away: a 503 comes in under 2 s. */
 const firstReadMs = 1500;
-
-export interface Checkout {
-  kind: 'hold' | 'order';
-  holdId: string;
-  idempotencyKey: string;
-  requestHash: string;
-  buyerId: string;
-  lines: Line[];
-  holdSeconds: number | null;
-  metadata: Record<string, string>;
-}
-
-/** What the claim came to; a refusal is thrown as a problem. */
-export type Decision =
-  /** `repeated`: it was there before this request. */
-  { hold: Hold; repeated: boolean } | 'UNDECIDED';
 
 /**
  * POST /v1/holds and /v1/orders. The API never takes a unit: it reads once, asks the hold's
@@ -50,7 +26,8 @@ export async function checkout(
   api: Api,
   kind: Checkout['kind'],
 ): Promise<Reply> {
-  const wanted = await understand(call, api, kind);
+  const salt = await api.salt(call.clock.left(answerWithinMs, firstReadMs));
+  const wanted = canonical(kind, call.body, call.idempotencyKey!, salt);
   const seen = await readCheckout(
     api.db,
     wanted.holdId,
@@ -80,59 +57,11 @@ export async function checkout(
     indexed: api.holds.indexed,
   };
   const { decision, joined } = await api.claims.decide(wanted, () =>
-    claim(request, wanted, api, call.clock),
+    askForClaim(request, wanted, api, call.clock),
   );
   if (decision === 'UNDECIDED') return undecided(wanted);
   if (joined || decision.repeated) return replay(decision.hold, wanted);
   return show(decision.hold, wanted, 201);
-}
-
-/** The request in its one canonical form: order of fields and white space do not matter (B19). */
-async function understand(
-  { body, clock, idempotencyKey }: Call<unknown, CheckoutBody>,
-  api: Api,
-  kind: Checkout['kind'],
-): Promise<Checkout> {
-  const key = idempotencyKey!;
-  const lines = mergeLines(body.lines);
-  const metadata = Object.entries(body.metadata ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
-  const holdSeconds = body.hold_seconds ?? null;
-  const canonical = [
-    kind,
-    body.buyer_id,
-    lines.map(({ sku, quantity }) => [sku, quantity]),
-    holdSeconds,
-    metadata,
-  ];
-  const salt = await api.salt(clock.left(answerWithinMs, firstReadMs));
-  return {
-    kind,
-    // Of the pair as JSON: ("ab", "c") and ("a", "bc") must not meet.
-    holdId: uuidV5(JSON.stringify([body.buyer_id, key]), salt),
-    idempotencyKey: key,
-    requestHash: createHash('sha256').update(JSON.stringify(canonical)).digest('hex'),
-    buyerId: body.buyer_id,
-    lines,
-    holdSeconds,
-    metadata: Object.fromEntries(metadata),
-  };
-}
-
-/** Stock and limits belong to the product, not to the line (B04); sorted as Postgres sorts. */
-function mergeLines(lines: Line[]): Line[] {
-  const sums = new Map<string, number>();
-  for (const { sku, quantity } of lines) sums.set(sku, (sums.get(sku) ?? 0) + quantity);
-  for (const [sku, quantity] of sums) {
-    if (quantity > maxQuantity) {
-      throw new Problem(
-        'INVALID_QUANTITY',
-        `The lines of ${sku} add up to ${quantity}; at most 10,000 of one product fit a checkout.`,
-      );
-    }
-  }
-  return [...sums]
-    .map(([sku, quantity]) => ({ sku, quantity }))
-    .sort((a, b) => (a.sku < b.sku ? -1 : 1));
 }
 
 function refuseUnknown(
@@ -144,104 +73,6 @@ function refuseUnknown(
   if (unknown !== undefined) throw noProduct(unknown.sku);
   const most = Math.min(...products.map((product) => product.maxHoldSeconds));
   if (holdSeconds !== null && holdSeconds > most) throw holdTooLong(most);
-}
-
-/** Asks the workflow, and then Postgres: what is shown is what was committed. */
-async function claim(
-  request: HoldRequest,
-  wanted: Checkout,
-  api: Api,
-  clock: Clock,
-): Promise<Decision> {
-  const sent = await api.send(
-    api.holds,
-    request,
-    { kind: 'claimed' },
-    { withinMs: clock.left(listenUntilMs) },
-  );
-  if (sent.outcome === 'ANSWERED') {
-    const found = await answered(sent.answer, wanted, api, clock);
-    if (found !== null) return found;
-  }
-  if (sent.outcome === 'ENDED') {
-    const hold = await readHold(api.db, wanted.holdId, clock.left()).catch(ifAway(null));
-    if (hold !== null) return { hold, repeated: true };
-  }
-  return afterDeadline(sent, request, api, clock);
-}
-
-async function answered(
-  answer: Answers['claimed'],
-  wanted: Checkout,
-  api: Api,
-  clock: Clock,
-): Promise<Decision | null> {
-  // The answer may belong to another request with this key, which is not shown (S7); unless the row
-  // is this request's, it is the key that was used twice.
-  if (answer.outcome === 'KEY_REUSED' || answer.requestHash !== wanted.requestHash) {
-    const hold = await readHold(api.db, wanted.holdId, clock.left());
-    if (hold?.requestHash === wanted.requestHash) return { hold, repeated: true };
-    throw keyReused();
-  }
-  switch (answer.outcome) {
-    case 'HELD':
-    case 'ALREADY': {
-      // A stored answer may come from a dead run, and allocations are only in Postgres.
-      const hold = await readHold(api.db, wanted.holdId, clock.left()).catch(
-        ifAway('AWAY' as const),
-      );
-      if (hold === 'AWAY') return 'UNDECIDED';
-      const repeated = answer.outcome === 'ALREADY' || hold?.status !== 'HELD';
-      return hold && { hold, repeated };
-    }
-    case 'NOT_FOUND':
-      throw noProduct(answer.sku);
-    case 'HOLD_TOO_LONG':
-      throw holdTooLong(answer.maxHoldSeconds);
-    case 'INSUFFICIENT_STOCK':
-    case 'BUYER_LIMIT':
-    case 'PRODUCT_INACTIVE':
-    case 'MIXED_CURRENCIES':
-      throw refusalProblem(answer);
-  }
-}
-
-/**
- * No answer, or none to rely on: UNAVAILABLE too may have reached Temporal. Once the claim's
- * deadline has passed, Postgres can tell: a row; or the claim's key free and no row, which means
- * that nothing is held and nothing will be.
- */
-async function afterDeadline(
-  sent: Sent<Answers['claimed']>,
-  { holdId, claimDeadline }: HoldRequest,
-  api: Api,
-  clock: Clock,
-): Promise<Decision> {
-  await clock.until(claimWithinMs + 50);
-  const found = await readAfterDeadline(api.db, holdId, claimDeadline, clock.left()).catch(
-    ifAway({ outcome: 'BUSY' } as const),
-  );
-  switch (found.outcome) {
-    case 'FOUND':
-      return { hold: found.hold, repeated: false };
-    case 'BUSY':
-      return 'UNDECIDED';
-    case 'FREE':
-      throw sent.outcome === 'UNAVAILABLE'
-        ? new Problem(
-            'WORKFLOW_UNAVAILABLE',
-            'Temporal can not be reached. Nothing is held and nothing will be.',
-            { retryAfterSeconds: 2 },
-          )
-        : new Problem('CHECKOUT_TIMED_OUT', 'The claim was not decided within 3.5 seconds.');
-  }
-}
-
-function ifAway<T>(instead: T): (error: unknown) => T {
-  return (error) => {
-    if (error instanceof DatabaseFault) return instead;
-    throw error;
-  };
 }
 
 /** The key was used before: the hold in its present state, or the same refusal again (R08). */
@@ -296,23 +127,4 @@ function undecided({ holdId }: Checkout): Reply {
     body: { id: holdId, status: 'CLAIMING', detail, workflow_id: workflowId(holdId) },
     headers: { location: `/v1/holds/${holdId}`, 'retry-after': '1' },
   };
-}
-
-function keyReused(): Problem {
-  return new Problem(
-    'IDEMPOTENCY_KEY_REUSED',
-    'This buyer used this Idempotency-Key for a request with another body.',
-  );
-}
-
-export function noProduct(sku: string): Problem {
-  return new Problem('PRODUCT_NOT_FOUND', `There is no product ${sku}.`, { members: { sku } });
-}
-
-function holdTooLong(maxHoldSeconds: number): Problem {
-  return new Problem(
-    'INVALID_HOLD_SECONDS',
-    `hold_seconds may be at most ${maxHoldSeconds} for these products.`,
-    { members: { max_hold_seconds: maxHoldSeconds } },
-  );
 }

@@ -1,5 +1,6 @@
 import { Problem } from './errors.js';
-import type { Checkout, Decision } from './checkout.js';
+import type { Decision } from './askForClaim.js';
+import type { Checkout } from './canonical.js';
 
 /**
  * The claims that this process is waiting for. Bounded to about what the engine finishes in 2 s:

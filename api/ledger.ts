@@ -1,7 +1,8 @@
 import { readHold } from '../db/readHold.js';
 import { readMovements } from '../db/readMovements.js';
 import { page } from './faults.js';
-import { holdId, isOf, noHold } from './holds.js';
+import { holdId, isOf } from './holds.js';
+import { noHold } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
 import * as schemas from './schemas.js';

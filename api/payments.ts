@@ -8,7 +8,7 @@ import type { Clock } from './clock.js';
 import { Problem } from './errors.js';
 import { check, parseJson } from './faults.js';
 import { theOne } from './headers.js';
-import { noHold } from './holds.js';
+import { noHold } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
 import * as schemas from './schemas.js';

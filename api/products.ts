@@ -1,20 +1,16 @@
-import { randomUUID } from 'node:crypto';
-import { adjust } from '../db/adjust.js';
 import { putBin } from '../db/bin.js';
 import { putProduct } from '../db/product.js';
 import type { PutOutcome } from '../db/product.js';
 import { readAvailability } from '../db/readAvailability.js';
 import { listProducts, readProduct } from '../db/readProduct.js';
 import type { Product } from '../db/readProduct.js';
-import { restock } from '../db/restock.js';
-import type { StockOutcome } from '../db/stock.js';
 import type { Api } from './app.js';
-import { noProduct } from './checkout.js';
 import type { Clock } from './clock.js';
 import { Problem } from './errors.js';
 import { check, page } from './faults.js';
+import { noProduct } from './refusals.js';
 import { ok, route } from './route.js';
-import type { Call, Reply, Route } from './route.js';
+import type { Route } from './route.js';
 import * as schemas from './schemas.js';
 import { productSettings, showAvailability, showBin, showPage, showProduct } from './show.js';
 
@@ -102,36 +98,6 @@ export const productRoutes: Route[] = [
     },
   }),
   route({
-    method: 'post',
-    path: '/v1/products/:sku/bins/:code/restock',
-    summary: 'Add units that arrived',
-    role: 'operator',
-    query: schemas.noQuery,
-    body: schemas.restockBody,
-    idempotencyKey: 'optional',
-    answers: { 200: { description: 'Added', schema: schemas.stockChanged } },
-    codes: stockCodes(),
-    async handle(call, { db }) {
-      const change = { ...stockChange(call), quantity: call.body.quantity };
-      return stocked(await restock(db, change, patience(call.clock)), change, change.quantity);
-    },
-  }),
-  route({
-    method: 'post',
-    path: '/v1/products/:sku/bins/:code/adjustments',
-    summary: 'Correct the available units',
-    role: 'operator',
-    query: schemas.noQuery,
-    body: schemas.adjustmentBody,
-    idempotencyKey: 'optional',
-    answers: { 200: { description: 'Corrected', schema: schemas.stockChanged } },
-    codes: [...stockCodes(), 'INSUFFICIENT_STOCK'],
-    async handle(call, { db }) {
-      const change = { ...stockChange(call), delta: call.body.delta };
-      return stocked(await adjust(db, change, patience(call.clock)), change, -change.delta);
-    },
-  }),
-  route({
     method: 'get',
     path: '/v1/products/:sku/availability',
     summary: 'What may be shown of a product; only a checkout decides',
@@ -167,19 +133,7 @@ export const productRoutes: Route[] = [
   }),
 ];
 
-function stockCodes() {
-  return [
-    'INVALID_SKU',
-    'INVALID_QUANTITY',
-    'REASON_REQUIRED',
-    'IDEMPOTENCY_KEY_REUSED',
-    'PRODUCT_NOT_FOUND',
-    'BIN_NOT_FOUND',
-    'STOCK_LOCK_TIMEOUT',
-  ] as const satisfies Route['codes'];
-}
-
-function patience(clock: Clock) {
+export function patience(clock: Clock) {
   return { withinMs: clock.left(changeUntilMs), lockBudgetMs: clock.left(lockUntilMs) };
 }
 
@@ -189,23 +143,12 @@ async function theProduct({ db }: Api, sku: string, clock: Clock): Promise<Produ
   return product;
 }
 
-function skuOf(params: Record<string, string>): string {
+export function skuOf(params: Record<string, string>): string {
   return check(schemas.skuPath, { sku: params['sku'] }, 'path').sku;
 }
 
-function binOf(params: Record<string, string>): string {
+export function binOf(params: Record<string, string>): string {
   return check(schemas.binPath, { code: params['code'] }, 'path').code;
-}
-
-function stockChange(call: Call<unknown, { reason: string; reference?: string | undefined }>) {
-  return {
-    sku: skuOf(call.params),
-    bin: binOf(call.params),
-    reason: call.body.reason,
-    actor: call.actor,
-    requestId: call.idempotencyKey ?? randomUUID(),
-    reference: call.body.reference ?? null,
-  };
 }
 
 function statusOf(outcome: PutOutcome, sku: string): 200 | 201 {
@@ -228,37 +171,5 @@ function statusOf(outcome: PutOutcome, sku: string): 200 | 201 {
       throw new Problem('INVALID_REQUEST', `The settings do not fit together: ${outcome.field}.`);
     case 'NOT_FOUND':
       throw noProduct(sku);
-  }
-}
-
-/** @param taken how many units were to leave the available ones */
-function stocked(
-  outcome: StockOutcome,
-  { sku, bin }: { sku: string; bin: string },
-  taken: number,
-): Reply {
-  switch (outcome.outcome) {
-    case 'DONE': {
-      const { counts, version, safetyStock } = outcome;
-      return ok({ sku, bin, ...counts, safety_stock: safetyStock, version });
-    }
-    case 'INSUFFICIENT_STOCK':
-      throw new Problem(
-        'INSUFFICIENT_STOCK',
-        `Nothing was changed: bin ${bin} has ${outcome.available} available units, ${taken} were to leave it; what is held or sold is not touched.`,
-        { members: { shortfalls: [{ sku, requested: taken, available: outcome.available }] } },
-      );
-    case 'INVALID_QUANTITY':
-      throw new Problem('INVALID_QUANTITY', 'A bin holds at most 2,000,000,000 units.');
-    case 'REASON_REQUIRED':
-      throw new Problem('REASON_REQUIRED', 'A change of stock needs a reason.');
-    case 'KEY_REUSED':
-      throw new Problem(
-        'IDEMPOTENCY_KEY_REUSED',
-        'This Idempotency-Key was used for another change of this bin.',
-      );
-    case 'NOT_FOUND':
-      if (outcome.what === 'product') throw noProduct(sku);
-      throw new Problem('BIN_NOT_FOUND', `${sku} has no bin ${bin}.`);
   }
 }

@@ -7,7 +7,7 @@ import type { ProductSettings } from '../db/product.js';
 import type { z } from 'zod';
 import type * as schemas from './schemas.js';
 import { workflowId } from '../workflows/contract.js';
-import { Problem } from './errors.js';
+import { refusalProblem } from './refusals.js';
 
 /** The one place where the database's names become the API's, and back. */
 
@@ -76,36 +76,6 @@ export function showPayment(payment: HoldPayment): z.infer<typeof schemas.paymen
 
 function money(amountMinor: number | null, currency: string | null) {
   return amountMinor === null || currency === null ? null : { amount_minor: amountMinor, currency };
-}
-
-/** A refused claim as the shop is told it, at once and whenever the key is repeated. */
-export function refusalProblem(refusal: ClaimRefusal): Problem {
-  switch (refusal.outcome) {
-    case 'INSUFFICIENT_STOCK': {
-      const words = refusal.shortfalls.map(
-        ({ sku, requested, available }) => `${requested} of ${sku} asked, ${available} free`,
-      );
-      return new Problem('INSUFFICIENT_STOCK', `Nothing was taken: ${words.join('; ')}.`, {
-        members: { shortfalls: refusal.shortfalls },
-      });
-    }
-    case 'BUYER_LIMIT':
-      return new Problem(
-        'BUYER_LIMIT_EXCEEDED',
-        `One buyer may have at most ${refusal.limit} of ${refusal.sku}.`,
-        { members: { sku: refusal.sku, limit: refusal.limit } },
-      );
-    case 'PRODUCT_INACTIVE':
-      return new Problem('PRODUCT_INACTIVE', `${refusal.sku} is not on sale.`, {
-        members: { sku: refusal.sku },
-      });
-    case 'MIXED_CURRENCIES':
-      return new Problem(
-        'MIXED_CURRENCIES',
-        `The products are priced in ${refusal.currencies.join(' and ')}.`,
-        { members: { currencies: refusal.currencies } },
-      );
-  }
 }
 
 function showRefusal(refusal: ClaimRefusal): { code: string } {

@@ -111,6 +111,7 @@ class Demonstration {
     const check = new Check();
     const first = await this.#shop.claim('cleo', sku, 2);
     check.equal('first', first.status, 201);
+    if (first.status !== 201) return check.shown('nobody was held');
     const ended = await this.#shop.whenEnded((first.body as Hold).id, 20_000);
     check.equal('first hold', ended.status, 'EXPIRED');
     check.facts['late_ms'] = lateness(ended);
@@ -163,6 +164,7 @@ class Demonstration {
     const check = new Check();
     const claimed = await this.#shop.claim('eve', sku, 6);
     check.equal('held', claimed.status, 201);
+    if (claimed.status !== 201) return check.shown('nobody was held');
     const pid = await this.#stage.killWorker();
     await this.#stage.startWorker();
     const ended = await this.#shop.whenEnded((claimed.body as Hold).id, 40_000);

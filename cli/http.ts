@@ -37,16 +37,17 @@ export class Http {
     return { status: response.status, headers: response.headers, body: parsed(text) };
   }
 
-  /** Like `send`, but any other answer than success is an error that shows it. */
+  /** Repeated like a checkout; any other answer than success is an error that shows it. */
   async must<T>(method: string, path: string, sent: Sent = {}): Promise<T> {
-    const answer = await this.send(method, path, sent);
+    const answer = await this.repeat(method, path, sent, 60_000);
     if (answer.status >= 200 && answer.status < 300) return answer.body as T;
     throw new Error(`${method} ${path} answered ${answer.status}: ${JSON.stringify(answer.body)}`);
   }
 
   /**
    * What a shop does with a checkout: it repeats the same key while the answer is "not yet known" or
-   * "try again", after the time that the answer names, and takes any other answer as final.
+   * "try again", and takes any other answer as final. It waits as long as the answer asks, and longer
+   * with each repeat: 200 buyers who came back every second kept a busy machine from serving any.
    */
   async repeat(method: string, path: string, sent: Sent, withinMs: number) {
     const end = performance.now() + withinMs;
@@ -55,11 +56,11 @@ export class Http {
       if (![202, 429, 503].includes(answer.status) || performance.now() > end) {
         return { ...answer, repeats };
       }
-      const seconds = Number(answer.headers.get('retry-after') ?? 1);
+      const asked = Number(answer.headers.get('retry-after') ?? 1) * 1000;
+      const patience = Math.min(8, 1 + repeats / 2);
       // Spread, so that those who were refused together do not come back together.
-      await sleep(seconds * 1000 * (0.75 + Math.random() * 0.5), undefined, {
-        signal: this.#signal,
-      });
+      const pause = asked * patience * (0.75 + Math.random() * 0.5);
+      await sleep(pause, undefined, { signal: this.#signal });
     }
   }
 }

@@ -61,7 +61,7 @@ export class Shop {
           ...(holdSeconds !== undefined && { hold_seconds: holdSeconds }),
         },
       },
-      60_000,
+      120_000,
     );
   }
 

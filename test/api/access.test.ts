@@ -118,7 +118,7 @@ describe('API keys', () => {
   it('S21: keys, signatures, bodies and buyers are in no line of the log; each request is, with its id, path and status', async () => {
     service.log.length = 0;
     const buyer = `canary-${randomUUID()}`;
-    const checkout = await service.checkout({ unknown: 1 }, { buyer });
+    const checkout = await service.attempt({ unknown: 1 }, { buyer });
     await service.get(`/v1/holds/${randomUUID()}?buyer_id=${buyer}`);
     await service.get('/v1/holds', { key: service.operatorKey });
     await service.deliver(succeeded({ hold_id: randomUUID(), payment_id: buyer }));

@@ -48,7 +48,7 @@ describe('claims in flight', () => {
     const { open, whenArrived } = gate();
     const keys = Array.from({ length: 3 }, () => randomUUID());
     const ask = (key: string, quantity = 1) =>
-      service.checkout({ [sku]: quantity }, { buyer: 'b', key });
+      service.attempt({ [sku]: quantity }, { buyer: 'b', key });
     const running = keys.map((key) => ask(key));
     await whenArrived(3);
 
@@ -76,11 +76,11 @@ describe('claims in flight', () => {
     const sku = await service.product([0]);
     const { open, whenArrived } = gate();
     const of = { buyer: 'b', key: randomUUID() };
-    const first = service.checkout({ [sku]: 1 }, of);
+    const first = service.attempt({ [sku]: 1 }, of);
     await whenArrived(1);
-    const second = service.checkout({ [sku]: 1 }, of);
+    const second = service.attempt({ [sku]: 1 }, of);
     // It has joined once its read is done: then a third key finds all of the room but one.
-    const third = service.checkout({ [sku]: 1 }, { buyer: 'b' });
+    const third = service.attempt({ [sku]: 1 }, { buyer: 'b' });
     await whenArrived(2);
     open();
     const answers = await Promise.all([first, second, third]);
@@ -97,7 +97,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
       await pass();
       return { outcome: 'ENDED' };
     };
-    const answer = await service.checkout({ [sku]: 1 });
+    const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.status]).toEqual([200, 'HELD']);
     expect(answer.headers['idempotent-replayed']).toBe('true');
   });
@@ -112,7 +112,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
       }
       return sent;
     };
-    const answer = await service.checkout({ [sku]: 1 });
+    const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.status]).toEqual([200, 'CANCELLED']);
   });
 
@@ -125,7 +125,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
         : sent;
     };
     between = foreign;
-    const own = await service.checkout({ [sku]: 1 });
+    const own = await service.attempt({ [sku]: 1 });
     expect([own.status, own.body.status]).toEqual([200, 'HELD']);
     between = () =>
       Promise.resolve({
@@ -136,7 +136,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
           shortfalls: [{ sku: 'secret', requested: 9, available: 8 }],
         },
       });
-    const other = await service.checkout({ [sku]: 1 });
+    const other = await service.attempt({ [sku]: 1 });
     expect([other.status, other.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);
     expect(other.text).not.toContain('secret');
   });
@@ -147,7 +147,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
       await pass();
       return { outcome: 'NO_ANSWER', detail: 'test' };
     };
-    const answer = await service.checkout({ [sku]: 1 });
+    const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.status]).toEqual([201, 'HELD']);
     expect(answer.took).toBeLessThan(5000);
   });
@@ -158,7 +158,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
       await pass();
       return { outcome: 'UNAVAILABLE', detail: 'test' };
     };
-    const answer = await service.checkout({ [sku]: 1 });
+    const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.code]).toEqual([409, 'INSUFFICIENT_STOCK']);
   });
 
@@ -175,7 +175,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
         if (sent.outcome !== 'ANSWERED') return sent;
         return { ...sent, answer: { ...answer, requestHash: sent.answer.requestHash } };
       };
-      const { status, body } = await service.checkout({ [sku]: 1 });
+      const { status, body } = await service.attempt({ [sku]: 1 });
       found.push([status, body.code]);
     }
     expect(found).toEqual([

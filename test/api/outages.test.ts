@@ -62,8 +62,8 @@ afterAll(async () => {
 /** One request of every kind, about a hold that is there. */
 async function everyRequest(sku: string, holdId: string): Promise<Record<string, Answer<unknown>>> {
   const requests = {
-    checkout: () => service.checkout({ [sku]: 1 }),
-    order: () => service.checkout({ [sku]: 1 }, { path: '/v1/orders' }),
+    checkout: () => service.attempt({ [sku]: 1 }),
+    order: () => service.attempt({ [sku]: 1 }, { path: '/v1/orders' }),
     read: () => service.get(`/v1/holds/${holdId}`),
     availability: () => service.get(`/v1/products/${sku}/availability`),
     list: () => service.get(`/v1/holds?sku=${sku}`, { key: service.operatorKey }),
@@ -127,7 +127,7 @@ describe.each(['gone', 'hanging'] as const)('while Temporal is %s', (how) => {
     const sku = await service.product([5]);
     const [buyer, key] = ['patient', randomUUID()];
     await away();
-    const first = await service.checkout({ [sku]: 1 }, { buyer, key });
+    const first = await service.attempt({ [sku]: 1 }, { buyer, key });
     expect(first.status).toBe(503);
     expect(first.body.detail).toMatch(/nothing will be/);
     await toTemporal.plug();
@@ -176,7 +176,7 @@ describe.each(['gone', 'hanging'] as const)('while Postgres is %s for the API', 
     const hold = await service.hold({ [sku]: 1 });
     await (how === 'gone' ? toPostgres.pull() : toPostgres.freeze());
     const answers = await everyRequest(sku, hold.id);
-    const checkout = await service.checkout({ [sku]: 1 });
+    const checkout = await service.attempt({ [sku]: 1 });
     const paid = await service.paid(hold.id);
     await toPostgres.plug();
     const { live, ready, ...rest } = said({ ...answers, checkout, paid });
@@ -196,7 +196,7 @@ describe.each(['gone', 'hanging'] as const)('while Postgres is %s for the API', 
     beforeSend = async () => {
       await (how === 'gone' ? toPostgres.pull() : toPostgres.freeze());
     };
-    const answer = await service.checkout<{ id: string; status: string }>(
+    const answer = await service.attempt<{ id: string; status: string }>(
       { [sku]: 1 },
       { buyer, key },
     );
@@ -216,9 +216,9 @@ describe('while no worker runs', () => {
     const sku = await service.product([50]);
     const keys = Array.from({ length: 10 }, () => randomUUID());
     await service.engine.stop();
-    const ask = () =>
-      Promise.all(keys.map((key) => service.checkout({ [sku]: 1 }, { buyer: 'b', key })));
-    const refused = await ask();
+    const ask = (how: 'attempt' | 'checkout') =>
+      Promise.all(keys.map((key) => service[how]({ [sku]: 1 }, { buyer: 'b', key })));
+    const refused = await ask('attempt');
     expect(statuses(refused)).toEqual({ 503: 10 });
     expect(new Set(refused.map(({ body }) => body.code))).toEqual(new Set(['CHECKOUT_TIMED_OUT']));
     expect(Math.max(...refused.map(({ took }) => took))).toBeLessThan(5000);
@@ -232,7 +232,7 @@ describe('while no worker runs', () => {
       }),
     );
     expect(await service.ledger(sku)).toEqual([]);
-    expect(statuses(await ask())).toEqual({ 201: 10 });
+    expect(statuses(await ask('checkout'))).toEqual({ 201: 10 });
     expect(await service.counts(sku)).toEqual({ available: 40, held: 10, sold: 0 });
   });
 
@@ -256,7 +256,7 @@ describe('while somebody else holds a lock', () => {
     const sku = await service.product([5]);
     const [buyer, key] = ['patient', randomUUID()];
     const rival = await otherOnBins(service.shop, sku);
-    const answer = await service.checkout({ [sku]: 1 }, { buyer, key });
+    const answer = await service.attempt({ [sku]: 1 }, { buyer, key });
     expect([answer.status, answer.body.code]).toEqual([503, 'CHECKOUT_TIMED_OUT']);
     expect(answer.took).toBeLessThan(5000);
     await rival.rollback();
@@ -273,7 +273,7 @@ describe('while somebody else holds a lock', () => {
       'select pg_advisory_xact_lock(tahan.key_lock($1::uuid))::text as answer',
       [id],
     );
-    const answer = await service.checkout({ [sku]: 1 }, { buyer, key });
+    const answer = await service.attempt({ [sku]: 1 }, { buyer, key });
     expect([answer.status, answer.body.status]).toEqual([202, 'CLAIMING']);
     expect(answer.took).toBeLessThan(5000);
     const early = await service.get(answer.headers['location']!);

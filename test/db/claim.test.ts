@@ -105,14 +105,15 @@ describeEachPostgres('claim', (version) => {
   });
 
   it('B01: of 50 buyers at once one gets the only unit, in every round; 7 units make three buyers of 2', async () => {
+    const patient = { claimDeadline: await shop.now(60_000) };
     for (let round = 1; round <= 3; round += 1) {
       const sku = await shop.product([1]);
-      const answers = await atOnce(50, () => shop.claim({ [sku]: 1 }));
+      const answers = await atOnce(50, () => shop.claim({ [sku]: 1 }, patient));
       expect(tally(answers)).toEqual({ HELD: 1, INSUFFICIENT_STOCK: 49 });
       expect(await counts(shop, sku)).toMatchObject({ available: 0, held: 1 });
     }
     const sku = await shop.product([7]);
-    const answers = await atOnce(50, () => shop.claim({ [sku]: 2 }));
+    const answers = await atOnce(50, () => shop.claim({ [sku]: 2 }, patient));
     expect(tally(answers)).toEqual({ HELD: 3, INSUFFICIENT_STOCK: 47 });
     expect(await counts(shop, sku)).toMatchObject({ available: 1, held: 6 });
   });

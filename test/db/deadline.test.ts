@@ -1,11 +1,10 @@
 import { expect, it } from 'vitest';
 import { claim } from '../../db/claim.js';
-import { confirm } from '../../db/confirm.js';
-import { expire } from '../../db/expire.js';
+import { readAfterDeadline } from '../../db/readCheckout.js';
 import { readHold } from '../../db/readHold.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { counts, everything, statusOf } from './books.js';
-import { other, otherOnBins, whenWaiting } from './rivals.js';
+import { other, otherOnBins, whenWaiting, claimCall } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('the deadline of a claim', (version) => {
@@ -71,53 +70,30 @@ describeEachPostgres('the deadline of a claim', (version) => {
     expect(Date.parse(hold!.expiresAt!) - Date.parse(hold!.createdAt)).toBe(1_000);
   });
 
-  it('A10: claims that fill their pool waiting for one bin keep no expiry, payment or read out', async () => {
-    const [stuck, free] = [await shop.product([9]), await shop.product([2])];
-    const [overdue, paid] = [
-      await shop.hold({ [free]: 1 }, { holdSeconds: 1 }),
-      await shop.hold({ [free]: 1 }),
-    ];
-    await shop.shiftClock(2_000);
-    const blocker = await otherOnBins(shop, stuck);
-    const waiting = Promise.all(
-      Array.from({ length: 6 }, () => shop.claim({ [stuck]: 1 }).catch(() => null)),
-    );
-    await whenWaiting(shop, 'tahan.claim', 4);
-    expect(await expire(shop.db, overdue)).toEqual({ outcome: 'EXPIRED' });
-    expect(await confirm(shop.db, paid, await shop.pay(paid))).toMatchObject({
-      outcome: 'CONFIRMED',
+  it('F8: after its deadline a claim is being decided while its key is busy; then it is its row, or nothing for ever', async () => {
+    const sku = await shop.product([2]);
+    for (const end of ['commit', 'rollback'] as const) {
+      const request = await shop.request({ [sku]: 1 });
+      const look = () => readAfterDeadline(shop.db, request.holdId, request.claimDeadline);
+      // Before the deadline nobody may be told that nothing will be held, although the key is free.
+      expect(await look()).toEqual({ outcome: 'BUSY' });
+      const running = await other(shop, ...claimCall(request));
+      await shop.shiftClock(4_000);
+      expect(await look()).toEqual({ outcome: 'BUSY' });
+      await running[end]();
+      if (end === 'commit') {
+        expect(await look()).toMatchObject({ outcome: 'FOUND', hold: { status: 'HELD' } });
+      } else {
+        expect(await look()).toEqual({ outcome: 'FREE' });
+        expect((await claim(shop.db, request)).outcome).toBe('CLAIM_TOO_LATE');
+      }
+      await shop.shiftClock(0);
+    }
+    const refused = await shop.request({ [sku]: 9 });
+    await claim(shop.db, refused);
+    expect(await readAfterDeadline(shop.db, refused.holdId, await shop.now())).toMatchObject({
+      outcome: 'FOUND',
+      hold: { status: 'REJECTED', refusal: { outcome: 'INSUFFICIENT_STOCK' } },
     });
-    expect((await readHold(shop.db, paid))?.status).toBe('CONFIRMED');
-    await blocker.rollback();
-    await waiting;
-  });
-
-  it('A15: rows under our locks may be named by new rows: no foreign-key check waits for a claim, a payment or a changed product', async () => {
-    const sku = await shop.product([9, 9]);
-    const hold = await shop.hold({ [sku]: 1 });
-    const locks = await other(
-      shop,
-      `select tahan.lock_holds(array[$1::uuid], clock_timestamp() + interval '9 s', null),
-         tahan.lock_bins((select array_agg(id order by id) from tahan.bins where sku = $2),
-           clock_timestamp() + interval '9 s', null)`,
-      [hold, sku],
-    );
-    const setting = await other(
-      shop,
-      `select tahan.put_product($1, '{"name": "new"}', 'operator', 'renamed') as answer`,
-      [sku],
-    );
-    expect(setting.answer).toEqual({ outcome: 'CHANGED' });
-    const naming = await other(shop, `set local lock_timeout = '1s'`);
-    await naming.client.query(`insert into bins (sku, code) values ($1, 'b9')`, [sku]);
-    await naming.client.query(
-      `insert into allocations select $1, max(id), 1 from bins where sku = $2 and code = 'b2'`,
-      [hold, sku],
-    );
-    await naming.rollback();
-    await locks.rollback();
-    const claiming = await shop.claim({ [sku]: 1 });
-    expect(claiming.outcome).toBe('HELD');
-    await setting.rollback();
   });
 });

@@ -28,8 +28,9 @@ describeEachPostgres('the limit per buyer', (version) => {
   it('S11, A12: 64 claims of one buyer at once, with a key each, never pass a limit of 2', async () => {
     const sku = await shop.product([40, 40], { perBuyerLimit: 2, allocation: 'spread' });
     const buyers = ['anna', 'bert', 'cleo'].map((name) => `${name}-${version}`);
+    const claimDeadline = await shop.now(60_000);
     for (const buyerId of buyers) {
-      const answers = await atOnce(64, () => shop.claim({ [sku]: 1 }, { buyerId }));
+      const answers = await atOnce(64, () => shop.claim({ [sku]: 1 }, { buyerId, claimDeadline }));
       expect(tally(answers)).toEqual({ HELD: 2, BUYER_LIMIT: 62 });
     }
     expect(await counts(shop, sku)).toMatchObject({ held: 6 });

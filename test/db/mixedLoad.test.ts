@@ -65,7 +65,7 @@ describeEachPostgres('mixed load', (version) => {
     const worker = async () => {
       while (left-- > 0) {
         const dieRoll = roll();
-        const known = holds.length > 0 ? pick(holds.slice(-60)) : undefined;
+        const known = holds.length > 0 ? pick(holds.slice(roll() < 0.5 ? -8 : -60)) : undefined;
         if (dieRoll < 0.45 || known === undefined) {
           const lines = [{ sku: pick(skus), quantity: 1 + Math.floor(roll() * 2) }];
           if (roll() < 0.4) lines.push({ sku: pick(skus), quantity: 1 });
@@ -98,8 +98,8 @@ describeEachPostgres('mixed load', (version) => {
           };
           note('pay', await recordPayment(shop.db, payment));
           note('confirm', await confirm(shop.db, known.request.holdId, payment));
-        } else if (dieRoll < 0.85) note('expire', await expire(shop.db, known.request.holdId));
-        else if (dieRoll < 0.91)
+        } else if (dieRoll < 0.83) note('expire', await expire(shop.db, known.request.holdId));
+        else if (dieRoll < 0.89)
           note('cancel', await cancel(shop.db, known.request.holdId, 'changed my mind', 'buyer'));
         else if (dieRoll < 0.95)
           note('extend', await extend(shop.db, known.request.holdId, 1, randomUUID(), 'buyer'));
@@ -145,11 +145,6 @@ describeEachPostgres('mixed load', (version) => {
       'cancel CANCELLED',
       'extend EXTENDED',
     ]) {
-      expect({ vital, seed, times: seen[vital] ?? 0 }).toEqual({
-        vital,
-        seed,
-        times: expect.any(Number),
-      });
       expect(seen[vital] ?? 0, `${vital} with seed ${seed}`).toBeGreaterThan(0);
     }
     if (process.env['TAHAN_VERBOSE']) console.log(version, seed, seen);

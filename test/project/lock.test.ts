@@ -1,9 +1,8 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { holderOf, takeLock } from '../../cli/lock.mjs';
 import { root } from '../../cli/root.js';
@@ -70,20 +69,26 @@ describe('one launcher at a time per data folder', () => {
   });
 
   it('of twelve that find the same stale lock at once, one gets it', async () => {
-    writeFileSync(file, JSON.stringify({ pid: 1, started: 'long ago' }));
-    const at = Date.now() + 1500;
     const script = `import { takeLock } from ${JSON.stringify(lockModule)};
-      while (Date.now() < ${at});
-      const lock = takeLock(${JSON.stringify(file)});
-      // Held until all have asked: a freed lock may rightly be taken again.
-      setTimeout(() => console.log(lock.held), Math.max(0, ${at + 2500} - Date.now()));`;
-    const run = promisify(execFile);
-    const answers = await Promise.all(
-      Array.from({ length: 12 }, () =>
-        run(process.execPath, ['--input-type=module', '-e', script]).then(({ stdout }) => stdout),
-      ),
+      console.log('ready');
+      process.stdin.on('data', () => console.log(takeLock(${JSON.stringify(file)}).held));
+      process.stdin.once('end', () => process.exit());`;
+    const takers = Array.from({ length: 12 }, () =>
+      spawn(process.execPath, ['--input-type=module', '-e', script]),
     );
-    expect(answers.filter((answer) => answer === 'true\n')).toHaveLength(1);
+    children.push(...takers);
+    const line = (taker: ChildProcess) =>
+      new Promise<string>((resolve) =>
+        taker.stdout!.once('data', (chunk: Buffer) => resolve(chunk.toString().trim())),
+      );
+    expect(new Set(await Promise.all(takers.map(line)))).toEqual(new Set(['ready']));
+    for (let round = 0; round < 5; round += 1) {
+      writeFileSync(file, JSON.stringify({ pid: 1, started: 'long ago' }));
+      const answers = Promise.all(takers.map(line));
+      for (const taker of takers) taker.stdin.write('take it');
+      // All of them live on until all have answered: a lock that was given up may rightly be taken.
+      expect((await answers).filter((answer) => answer === 'true')).toHaveLength(1);
+    }
   });
 
   it('a released lock can be taken again, and releasing it twice frees nobody else', () => {

@@ -164,7 +164,7 @@ describe('F5 F28 H1 a hold whose workflow was terminated is adopted by the next 
   });
 
   test('F46 a hold whose row is gone ends MISSING and not as a success', async () => {
-    database.holdMs = 500;
+    database.holdMs = 1500;
     const wanted = await hold(shop);
     database.rows.clear();
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'MISSING' });

@@ -69,7 +69,7 @@ describe('a hold from claim to end, on Postgres and Temporal', () => {
     expect(await movementsOf(request)).toEqual(['reserve', 'confirm_sold']);
   });
 
-  test('R51 R06 nobody pays: given back once, within 2 s of its end', async () => {
+  test('R51 R06 nobody pays: given back once, within 4 s of its end', async () => {
     const sku = await shop.product([1]);
     const request = await hold(sku, { holdSeconds: 1 });
     expect(await endOf(temporal, request.holdId)).toMatchObject({ outcome: 'EXPIRED' });
@@ -78,7 +78,7 @@ describe('a hold from claim to end, on Postgres and Temporal', () => {
     const { closedAt, expiresAt } = (await readHold(shop.db, request.holdId))!;
     const lateMs = Date.parse(closedAt!) - Date.parse(expiresAt!);
     expect(lateMs).toBeGreaterThanOrEqual(0);
-    expect(lateMs).toBeLessThan(2000);
+    expect(lateMs).toBeLessThan(4000);
   });
 
   test('R09 R35 cancelled: given back with the reason and the actor; later messages find it ended', async () => {
@@ -110,12 +110,12 @@ describe('a hold from claim to end, on Postgres and Temporal', () => {
 
   test('extended: the unit is kept until the new end, and then given back', async () => {
     const sku = await shop.product([1]);
-    const request = await hold(sku, { holdSeconds: 1 });
+    const request = await hold(sku, { holdSeconds: 2 });
     const extended = await extend(temporal, request, 1);
     expect(extended).toMatchObject({ answer: { outcome: 'EXTENDED', extensions: 1 } });
     expect(await endOf(temporal, request.holdId)).toMatchObject({ outcome: 'EXPIRED' });
     const { expiresAt, createdAt, closedAt } = (await readHold(shop.db, request.holdId))!;
-    expect(Date.parse(expiresAt!) - Date.parse(createdAt)).toBeGreaterThanOrEqual(2000);
+    expect(Date.parse(expiresAt!) - Date.parse(createdAt)).toBeGreaterThanOrEqual(3000);
     expect(Date.parse(closedAt!)).toBeGreaterThanOrEqual(Date.parse(expiresAt!));
   });
 
@@ -146,7 +146,7 @@ describe('a hold from claim to end, on Postgres and Temporal', () => {
 describe('time and money', () => {
   test('F12 the clock of Postgres runs 800 ms behind the timer: it waits on, nothing is given back early', async () => {
     const sku = await shop.product([1]);
-    const request = await hold(sku, { holdSeconds: 1 });
+    const request = await hold(sku, { holdSeconds: 2 });
     await shop.shiftClock(-800);
     expect(await endOf(temporal, request.holdId)).toMatchObject({ outcome: 'EXPIRED' });
     const { closedAt, expiresAt } = (await readHold(shop.db, request.holdId))!;
@@ -155,7 +155,7 @@ describe('time and money', () => {
 
   test('R05 the webhook recorded the payment and its signal was lost: the deadline confirms it', async () => {
     const sku = await shop.product([1]);
-    const request = await hold(sku, { holdSeconds: 1 });
+    const request = await hold(sku, { holdSeconds: 2 });
     const { inTime } = (await shop.pay(request.holdId)) as { inTime: boolean };
     expect(inTime).toBe(true);
     expect(await endOf(temporal, request.holdId)).toMatchObject({ outcome: 'CONFIRMED' });

@@ -34,7 +34,7 @@ export class FakeDatabase {
   /** Each call takes this long, so that other messages can arrive meanwhile. */
   slowMs = 0;
   /** Replaces an answer, or throws; undefined leaves it to the fake. */
-  instead: { [Name in keyof Activities]?: (call: number) => unknown } = {};
+  instead: { [Name in keyof Activities]?: (call: number, holdId: string) => unknown } = {};
   readonly #running = new Map<string, number>();
 
   /** As new, for the next test; what is still running from the last one goes on by itself. */
@@ -78,7 +78,7 @@ export class FakeDatabase {
     this.mostAtOnce = Math.max(this.mostAtOnce, running);
     try {
       if (this.slowMs > 0) await sleep(this.slowMs);
-      const other: unknown = await this.instead[name]?.(call);
+      const other: unknown = await this.instead[name]?.(call, holdId);
       return other === undefined ? decide() : (other as T);
     } finally {
       this.#running.set(holdId, (this.#running.get(holdId) ?? 1) - 1);

@@ -31,7 +31,7 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'EXPIRED' });
     expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'expire']);
     expect(Date.now()).toBeGreaterThanOrEqual(endsAt);
-    expect(Date.now() - endsAt).toBeLessThan(3000);
+    expect(Date.now() - endsAt).toBeLessThan(4000);
   });
 
   test('R09 R35 cancel answers the caller and ends the hold', async () => {
@@ -92,7 +92,7 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
 
 describe('time', () => {
   test('F12 a timer that fires early by the clock of Postgres waits on (NOT_DUE), and nothing is given back early', async () => {
-    database.holdMs = 1500;
+    database.holdMs = 4000;
     // The claim says less than is left, so that the timer fires 1.2 s early.
     const wanted = request();
     const claimed = await database.activities().claim(wanted);
@@ -153,7 +153,7 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
     });
 
   test('R05 an overdue hold whose signal was lost is confirmed by its recorded payment, not expired', async () => {
-    database.holdMs = 600;
+    database.holdMs = 1500;
     const wanted = await hold(shop);
     record(wanted.holdId);
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
@@ -170,7 +170,7 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
   });
 
   test('H9 the same payment pending again is given up with a pause and a word: 2 rounds, not 22', async () => {
-    database.holdMs = 400;
+    database.holdMs = 1500;
     database.instead.confirm = () => ({ outcome: 'MISMATCH' });
     const wanted = await hold(shop);
     record(wanted.holdId);

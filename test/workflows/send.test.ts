@@ -89,12 +89,34 @@ describe('send always answers in time and never throws', () => {
     silent.close();
   });
 
-  test('closing the client while a call is being retried ends neither the process nor a caller', async () => {
-    const temporal = connect({ address: '127.0.0.1:1' });
-    const calls = sendAll({ ...shop.holds, client: temporal.client }, 4000);
-    await pause(250); // in the middle of the retries
-    await temporal.close();
-    expect(new Set((await calls).outcomes)).toEqual(new Set(['UNAVAILABLE']));
+  test('a client that never comes back, and one that throws anything: NO_ANSWER and UNAVAILABLE', async () => {
+    const clientThat = (withDeadline: () => Promise<never>) =>
+      ({ ...shop.holds, client: { withDeadline } as unknown as Holds['client'] }) satisfies Holds;
+    const hanging = await sendAll(
+      clientThat(() => new Promise(() => {})),
+      300,
+    );
+    expect(new Set(hanging.outcomes)).toEqual(new Set(['NO_ANSWER']));
+    expect(hanging.tookMs).toBeLessThan(1500);
+    for (const thrown of [new TypeError('x'), undefined, 'words', { code: 5 }]) {
+      // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors
+      const throwing = clientThat(() => Promise.reject(thrown));
+      for (const outcome of (await sendAll(throwing, 1000)).outcomes)
+        expect(['NO_ANSWER', 'UNAVAILABLE']).toContain(outcome);
+    }
+  });
+
+  test('closing the client while calls are being retried ends neither the process nor a caller', async () => {
+    const closedAfter = async (ms: number) => {
+      const temporal = connect({ address: '127.0.0.1:1' });
+      const calls = sendAll({ ...shop.holds, client: temporal.client }, 4000);
+      await pause(ms); // the retries are due between 0.1 and 0.9 s
+      await temporal.close();
+      return (await calls).outcomes;
+    };
+    const outcomes = await Promise.all([50, 150, 250, 350, 450, 550, 650].map(closedAfter));
+    for (const outcome of outcomes.flat()) expect(['NO_ANSWER', 'UNAVAILABLE']).toContain(outcome);
+    await pause(500); // a retry that nobody waits for throws from its timer
   });
 
   test('Temporal comes back: the same client is usable again within 5 s', async () => {

@@ -1,0 +1,65 @@
+import type { ClaimRefusal } from '../db/claim.js';
+import { Problem } from './errors.js';
+
+/** Refusals that more than one route has, each with the sentence that names its cause. */
+
+/** A refused hold is refused again, whatever is asked of it. */
+export const refusalCodes = [
+  'INSUFFICIENT_STOCK',
+  'BUYER_LIMIT_EXCEEDED',
+  'PRODUCT_INACTIVE',
+  'MIXED_CURRENCIES',
+] as const;
+
+/** A refused claim as the shop is told it, at once and whenever the key is repeated. */
+export function refusalProblem(refusal: ClaimRefusal): Problem {
+  switch (refusal.outcome) {
+    case 'INSUFFICIENT_STOCK': {
+      const words = refusal.shortfalls.map(
+        ({ sku, requested, available }) => `${requested} of ${sku} asked, ${available} free`,
+      );
+      return new Problem('INSUFFICIENT_STOCK', `Nothing was taken: ${words.join('; ')}.`, {
+        members: { shortfalls: refusal.shortfalls },
+      });
+    }
+    case 'BUYER_LIMIT':
+      return new Problem(
+        'BUYER_LIMIT_EXCEEDED',
+        `One buyer may have at most ${refusal.limit} of ${refusal.sku}.`,
+        { members: { sku: refusal.sku, limit: refusal.limit } },
+      );
+    case 'PRODUCT_INACTIVE':
+      return new Problem('PRODUCT_INACTIVE', `${refusal.sku} is not on sale.`, {
+        members: { sku: refusal.sku },
+      });
+    case 'MIXED_CURRENCIES':
+      return new Problem(
+        'MIXED_CURRENCIES',
+        `The products are priced in ${refusal.currencies.join(' and ')}.`,
+        { members: { currencies: refusal.currencies } },
+      );
+  }
+}
+
+export function keyReused(): Problem {
+  return new Problem(
+    'IDEMPOTENCY_KEY_REUSED',
+    'This buyer used this Idempotency-Key for a request with another body.',
+  );
+}
+
+export function noProduct(sku: string): Problem {
+  return new Problem('PRODUCT_NOT_FOUND', `There is no product ${sku}.`, { members: { sku } });
+}
+
+export function holdTooLong(maxHoldSeconds: number): Problem {
+  return new Problem(
+    'INVALID_HOLD_SECONDS',
+    `hold_seconds may be at most ${maxHoldSeconds} for these products.`,
+    { members: { max_hold_seconds: maxHoldSeconds } },
+  );
+}
+
+export function noHold(): Problem {
+  return new Problem('HOLD_NOT_FOUND', 'There is no such hold.');
+}
