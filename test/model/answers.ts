@@ -68,6 +68,13 @@ class Answers {
         );
       }
       for (const call of own) this.#claim(call, hold);
+      // A refusal was decided by the call that was through before its commit; a repeat that waited for
+      // it began too late to judge it by.
+      const refused = own.filter(({ answer }) =>
+        /^(INSUFFICIENT_STOCK|BUYER_LIMIT)$/.test(answer.outcome),
+      );
+      const [decided] = refused.sort((a, b) => a.ended - b.ended);
+      if (decided && hold) this.#refusal(decided, hold);
     }
   }
 
@@ -128,8 +135,6 @@ class Answers {
         const { requestHash, ...refusal } = answer;
         if (requestHash !== 'hash' || !hold?.refusal || !same(hold.refusal, refusal))
           this.wrong(call, `the row says ${hold?.status} ${JSON.stringify(hold?.refusal)}`);
-        // Only the call that wrote the row has decided it; a repeat just reads it.
-        if (hold && hold.createdAt >= began && hold.createdAt <= ended) this.#refusal(call, hold);
         return;
       }
       default:
@@ -138,7 +143,9 @@ class Answers {
   }
 
   #refusal(call: Of<'claim'>, hold: Hold): void {
-    const { answer, ask } = call;
+    const { answer, ask, began, ended } = call;
+    if (hold.createdAt < began || hold.createdAt > ended)
+      this.wrong(call, 'the row is of another moment');
     if (answer.outcome === 'BUYER_LIMIT') {
       const sku = answer['sku'] as string;
       const quantity = ask.request.lines.find((line) => line.sku === sku)?.quantity ?? 0;

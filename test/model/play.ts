@@ -20,8 +20,6 @@ interface Known {
   /** Its end in microseconds, to the millisecond of the answer. */
   endsAt: number;
   closed: boolean;
-  /** Payments on their way: a directed interleaving needs a hold that nobody else is paying. */
-  paying: number;
 }
 
 /** What may happen in a slot, and how often. */
@@ -179,9 +177,13 @@ export class Play {
    */
   async lockedOverTheEnd(dice: Dice, slot: number): Promise<void> {
     const asked = this.#request(dice, slot);
-    const known = await this.#claim({ ...asked, lines: asked.lines.slice(0, 1), holdSeconds: 3 });
+    // Nobody else is told of it: a payment that is seen waiting must be the one sent here.
+    const known = await this.#claim(
+      { ...asked, lines: asked.lines.slice(0, 1), holdSeconds: 3 },
+      undefined,
+      { alone: true },
+    );
     if (!known) return;
-    known.paying += 1;
     const { holdId, lines } = known.request;
     const onHold = dice.chance(0.7);
     const touched = dice.chance(0.5);
@@ -248,7 +250,7 @@ export class Play {
       if (dice.chance(0.8)) await this.#confirm(event);
     }
     await Promise.all(others);
-    known.paying -= 1;
+    this.#known.push(known);
   }
 
   /** Every recorded payment gets its confirm, as the workflow would ask; then the last holds end, and a claim for all that is left must get it: nothing has leaked. */
@@ -280,14 +282,12 @@ export class Play {
         ),
       }))
       .filter(({ quantity }) => quantity > 0);
-    if (lines.length > 0) await this.#claim(this.#drain('all', lines), undefined, true);
+    if (lines.length > 0) await this.#claim(this.#drain('all', lines), undefined, { drain: true });
     const unlimited = this.#world.products.find(({ limit }) => limit === null);
     if (unlimited) {
-      await this.#claim(
-        this.#drain('one more', [{ sku: unlimited.sku, quantity: 1 }]),
-        undefined,
-        true,
-      );
+      await this.#claim(this.#drain('one more', [{ sku: unlimited.sku, quantity: 1 }]), undefined, {
+        drain: true,
+      });
     }
   }
 
@@ -333,9 +333,13 @@ export class Play {
     };
   }
 
-  async #claim(request: ClaimRequest, at?: number, drain?: boolean): Promise<Known | undefined> {
+  async #claim(
+    request: ClaimRequest,
+    at?: number,
+    { drain = false, alone = false } = {},
+  ): Promise<Known | undefined> {
     const entry = { request, answered: false };
-    if (!drain && request.requestHash === 'hash') this.#requests.push(entry);
+    if (!drain && !alone && request.requestHash === 'hash') this.#requests.push(entry);
     const { answer } = await this.lane.call(
       { what: 'claim', request, drain },
       (db) => claim(db, request),
@@ -344,13 +348,13 @@ export class Play {
     entry.answered = answer !== undefined && answer.outcome !== 'CLAIM_TOO_LATE';
     if (answer?.outcome === 'HELD') {
       const endsAt = microseconds(answer['expiresAt']);
-      const known = { request, endsAt, closed: false, paying: 0 };
-      this.#known.push(known);
+      const known = { request, endsAt, closed: false };
+      if (!alone) this.#known.push(known);
       return known;
     }
     // A few refused ones stay in the game: a payment for one of them must be refunded.
     if (answer?.outcome === 'INSUFFICIENT_STOCK' && !drain && this.#known.length % 5 === 0) {
-      this.#known.push({ request, endsAt: 0, closed: true, paying: 0 });
+      this.#known.push({ request, endsAt: 0, closed: true });
     }
     return undefined;
   }
@@ -377,7 +381,6 @@ export class Play {
   /** A payment as a provider sends it: sometimes a failure before, a repeat, a refund after, or the same id for another hold. */
   async #pay(dice: Dice, known: Known, id: string, at?: number): Promise<void> {
     const event = this.#event(dice, known, id);
-    known.paying += 1;
     const send = (change: Partial<PaymentEvent>, at?: number) => {
       const sent = { ...event, ...change };
       return this.lane.call({ what: 'pay', event: sent }, (db) => recordPayment(db, sent), at);
@@ -403,7 +406,6 @@ export class Play {
     if (other && other !== known && dice.chance(0.05)) {
       await send({ holdId: other.request.holdId, eventId: null });
     }
-    known.paying -= 1;
   }
 
   #confirm(event: PaymentEvent): Promise<Call> {
