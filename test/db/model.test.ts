@@ -11,12 +11,12 @@ describeEachPostgres('random histories', (version) => {
     const database = await freshDatabase(version);
     try {
       // As many as fit: `npm run test:model` plays thousands.
-      const result = await playHistories(database.url, { seeds, until: Date.now() + 10_000 });
+      const result = await playHistories(database.url, { seeds, until: Date.now() + 8_000 });
       expect(result.failures).toEqual([]);
       expect({ first, conflicts: result.conflicts }).toEqual({ first, conflicts: 0 });
       const share = result.refused / result.claims;
       expect(share, `${result.refused} of ${result.claims} claims refused`).toBeGreaterThan(0.2);
-      expect(share, `${result.refused} of ${result.claims} claims refused`).toBeLessThan(0.7);
+      expect(share, `${result.refused} of ${result.claims} claims refused`).toBeLessThan(0.6);
       for (const vital of ['claim HELD', 'confirm CONFIRMED', 'expire EXPIRED', 'pay RECORDED']) {
         expect(result.outcomes[vital] ?? 0, `${vital}, seeds from ${first}`).toBeGreaterThan(0);
       }
