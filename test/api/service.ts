@@ -272,7 +272,14 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
       await shop.close();
     },
   };
+  if (options.workers ?? true) await warmUp(service);
   return service;
+}
+
+/** A worker's first claim loads the workflows, on a busy machine for longer than a claim may take. */
+async function warmUp(service: Service): Promise<void> {
+  const { id } = await service.hold({ [await service.product([1])]: 1 });
+  await service.post(`/v1/holds/${id}/cancel`, { reason: 'warm now' });
 }
 
 async function listen(parts: ApiParts): Promise<Server> {
