@@ -65,6 +65,7 @@ export const holdChangeRoutes: Route[] = [
       'HOLD_NOT_FOUND',
       'INVALID_HOLD_SECONDS',
       'EXTENSION_LIMIT_REACHED',
+      'IDEMPOTENCY_KEY_REUSED',
       'HOLD_ALREADY_CONFIRMED',
       'HOLD_ALREADY_CANCELLED',
       'HOLD_EXPIRED',
@@ -160,6 +161,11 @@ function extended(hold: Hold, sent: Sent<Answers['extend']>): Reply {
         throw new Problem('HOLD_EXPIRED', `The hold ended at ${hold.expiresAt}.`);
       case 'MISSING':
         throw noHold();
+      case 'KEY_REUSED':
+        throw new Problem(
+          'IDEMPOTENCY_KEY_REUSED',
+          'This Idempotency-Key was used to extend this hold by other seconds.',
+        );
       case 'ALREADY':
         break;
     }

@@ -6,6 +6,8 @@ export type ExtendOutcome =
   | { outcome: 'LIMIT'; maxExtensions: number; largestSeconds: number }
   | { outcome: 'ALREADY'; status: HoldStatus }
   | { outcome: 'EXPIRED' }
+  /** The request id was used to ask for other seconds (B19). */
+  | { outcome: 'KEY_REUSED' }
   | { outcome: 'MISSING' };
 
 /**

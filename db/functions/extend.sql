@@ -9,6 +9,7 @@ declare
   v_hold holds;
   v_now timestamptz;
   v_known jsonb;
+  v_asked integer;
   v_terms record;
   v_largest integer;
   v_answer jsonb;
@@ -20,9 +21,12 @@ begin
     return jsonb_build_object('outcome', 'MISSING');
   end if;
   v_now := tahan_clock();
-  select r.answer into v_known from requests r
+  select r.answer, (r.request ->> 'extend')::integer into v_known, v_asked from requests r
   where r.scope = 'hold ' || p_hold_id and r.request_id = p_request_id;
-  if found and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then
+  if v_asked <> p_seconds then
+    return jsonb_build_object('outcome', 'KEY_REUSED');
+  end if;
+  if v_known is not null and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then
     -- The end is what it is now; only the time left has to be counted anew.
     return case when v_known ->> 'outcome' = 'EXTENDED'
       then v_known || jsonb_build_object('expiresAt', instant(v_hold.expires_at),

@@ -263,6 +263,9 @@ describe('extending', () => {
       expect(Date.parse(body.expires_at!)).toBe(end + 300_000);
       expect(body.extensions).toBe(1);
     }
+    // B19: the key stands for those seconds, and for no others.
+    const other = await extend(hold.id, 301, key);
+    expect([other.status, other.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);
     expect((await extend(hold.id, 100)).body.extensions).toBe(2);
     const third = await extend(hold.id, 1);
     expect([third.status, third.body.code]).toEqual([409, 'EXTENSION_LIMIT_REACHED']);

@@ -92,6 +92,9 @@ describeEachPostgres('extend', (version) => {
     const said = answers.map((answer) => (answer.outcome === 'EXTENDED' ? answer.expiresAt : null));
     expect(new Set(said)).toEqual(new Set([new Date(before + 60_000).toISOString()]));
     expect(await end(hold)).toBe(before + 60_000);
+    // B19: the same request id with other seconds is another request, and moves nothing.
+    expect(await extend(shop.db, hold, 61, 'same', 'buyer')).toEqual({ outcome: 'KEY_REUSED' });
+    expect(await end(hold)).toBe(before + 60_000);
     const refused = await extend(shop.db, hold, 500, 'too much', 'buyer');
     expect(refused).toMatchObject({ outcome: 'LIMIT', largestSeconds: 240 });
     await extend(shop.db, hold, 60, 'another', 'buyer');

@@ -239,6 +239,8 @@ describe('H11 a cancel in Temporal is one more message', () => {
     database.instead.cancel = (call) => (call === 1 ? opened : undefined);
     await handle.cancel();
     await handle.cancel();
+    // In one task with them, questions would come before the cancel.
+    await until('cancelling', () => database.callsOf('cancel', wanted.holdId) === 1);
     const asked = [extend(shop, wanted, 30), cancel(shop, wanted)];
     await until('both wait', async () => (await stateOf(shop, wanted.holdId)).waiting === 2);
     open();

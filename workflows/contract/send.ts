@@ -148,7 +148,8 @@ async function attempt(
         const { seconds, actor, requestId } = message;
         const answer = await workflow.executeUpdateWithStart(extend, {
           args: [{ seconds, actor, requestId }],
-          updateId: `extend:${requestId}`,
+          // With the seconds: a stored answer must not hide that the same key asks for something else.
+          updateId: `extend:${requestId}:${seconds}`,
           startWorkflowOperation: withStart(),
         });
         return { outcome: 'ANSWERED', answer };
