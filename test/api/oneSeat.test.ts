@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest';
+import { expire } from '../../db/expire.js';
+import { sharedService } from './service.js';
+import type { Hold } from './service.js';
+
+const service = sharedService();
+
+/**
+ * The worked example, on API, Temporal, worker and Postgres. Only the database's clock is shifted:
+ * Temporal's timer of A, five real minutes, does not fire while it runs, so the expiry is withheld.
+ */
+describe('one seat, A holds it for 5 minutes', () => {
+  it('R15: B is refused at 0:02 and gets the seat at 5:02 while the expiry of A has not run; A pays at 5:03 and is refused, the money marked for refund', async () => {
+    const { seat, a } = await refusedAtTwoSeconds();
+    await service.shop.shiftClock(302_000);
+    expect((await service.get(`/v1/holds/${a.id}`)).body.status).toBe('HELD');
+    const b = await service.hold({ [seat]: 1 }, { buyer: 'B' });
+    await ownsItAlone(seat, a, b);
+  });
+
+  it('R15: the same with the expiry of A called by a second connection at the moment of the claim of B, 10 rounds', async () => {
+    for (let round = 1; round <= 10; round += 1) {
+      const { seat, a } = await refusedAtTwoSeconds();
+      await service.shop.shiftClock(302_000);
+      const [b, expiry] = await Promise.all([
+        service.hold({ [seat]: 1 }, { buyer: 'B' }),
+        expire(service.shop.db, a.id),
+      ]);
+      expect(['EXPIRED', 'ALREADY']).toContain(expiry.outcome);
+      await ownsItAlone(seat, a, b);
+      await service.shop.shiftClock(0);
+    }
+  });
+
+  async function refusedAtTwoSeconds(): Promise<{ seat: string; a: Hold }> {
+    const seat = await service.product([1], { hold_seconds: 300 });
+    const a = await service.hold({ [seat]: 1 }, { buyer: 'A' });
+    expect(a.expires_in_seconds).toBe(300);
+    await service.shop.shiftClock(2_000);
+    const refused = await service.checkout({ [seat]: 1 }, { buyer: 'B' });
+    expect([refused.status, refused.body.code]).toEqual([409, 'INSUFFICIENT_STOCK']);
+    expect(refused.body.shortfalls).toEqual([{ sku: seat, requested: 1, available: 0 }]);
+    return { seat, a };
+  }
+
+  async function ownsItAlone(seat: string, a: Hold, b: Hold): Promise<void> {
+    expect(b.status).toBe('HELD');
+    await service.shop.shiftClock(303_000);
+    expect((await service.paid(a.id)).status).toBe(200);
+    expect((await service.get(`/v1/holds/${a.id}`)).body).toMatchObject({
+      status: 'EXPIRED',
+      payments: [{ in_time: false, settlement: 'REFUND_DUE', settlement_reason: 'LATE' }],
+    });
+    expect((await service.paid(b.id)).status).toBe(200);
+    await service.becomes(b.id, 'CONFIRMED');
+    expect(await service.counts(seat)).toEqual({ available: 0, held: 0, sold: 1 });
+    // One owner at a time, in the order of the ledger.
+    expect(await service.ledger(seat)).toEqual([
+      'reserve 1 b1',
+      'release_reservation 1 b1',
+      'reserve 1 b1',
+      'confirm_sold 1 b1',
+    ]);
+  }
+});
