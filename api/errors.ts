@@ -234,7 +234,7 @@ export function errorsPage(): string {
   return `# Errors
 
 Every refusal is \`application/problem+json\` (RFC 9457) with a stable \`code\`; its \`detail\` is a sentence that names the cause and the way out.
-429 and 503 carry \`Retry-After\`. When several faults meet, the answer names the first of: route, API key, headers, size and form of the body (400), its fields (422), then what Postgres said.
+503 carries \`Retry-After\`, and so does 202: a checkout that is not decided yet (\`"status": "CLAIMING"\`), which repeating the POST with the same key settles. When several faults meet, the answer names the first of: route, API key, headers, size and form of the body (400), its fields (422), then what Postgres said.
 
 This page is generated from \`api/errors.ts\` by \`npm run openapi\`.
 

@@ -11,6 +11,7 @@ try {
   console.log(applied.length > 0 ? `applied ${applied.join(', ')}` : 'the schema was up to date');
   console.log(functions ? 'replaced the functions' : 'the functions were up to date');
 } catch (error) {
-  console.error(`not migrated: ${(error as Error).message}`);
+  const { message, hint } = error as Error & { hint?: string };
+  console.error(`not migrated: ${message}${hint ? `\n${hint}` : ''}`);
   process.exit(1);
 }

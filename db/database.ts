@@ -188,9 +188,8 @@ export class Calls {
     try {
       return await Promise.race([connecting, late]);
     } catch (error) {
-      throw error instanceof DatabaseFault
-        ? error
-        : unavailable('no connection to Postgres', error);
+      if (error instanceof DatabaseFault) throw error;
+      throw unavailable(`no connection to Postgres: ${(error as Error).message}`, error);
     } finally {
       clearTimeout(timer);
     }

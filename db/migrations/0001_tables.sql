@@ -1,20 +1,40 @@
 -- The tables state the truth: every count, status and transition that must never be is refused by a named rule here.
 
 -- The app's role may call the functions and read; it writes nothing itself. Roles belong to the
--- whole server, so that two databases may create it at the same moment.
+-- whole server, so that two databases may create it at the same moment, and an administrator may
+-- have made it before for an owner who can't.
 do $$
 begin
-  create role tahan_app nologin;
+  if not exists (select from pg_roles r where r.rolname = 'tahan_app') then
+    create role tahan_app nologin;
+  end if;
 exception
   when duplicate_object or unique_violation then null;
+  when insufficient_privilege then
+    raise exception 'the owner % may not create the role tahan_app', current_user
+      using errcode = 'insufficient_privilege',
+        hint = format('let an administrator run: create role tahan_app; grant tahan_app to %I', current_user);
+end
+$$;
+
+do $$
+declare
+  -- Since 16 whoever creates a role may grant it, but not take it.
+  v_since_16 boolean := current_setting('server_version_num')::integer >= 160000;
+begin
+  if not pg_has_role(current_user, 'tahan_app', case when v_since_16 then 'SET' else 'MEMBER' end) then
+    execute format('grant tahan_app to %I%s', current_user, case when v_since_16 then ' with set true' end);
+  end if;
+exception
+  when insufficient_privilege then
+    raise exception 'the owner % may not take the role tahan_app', current_user
+      using errcode = 'insufficient_privilege',
+        hint = format('let an administrator run: grant tahan_app to %I', current_user);
 end
 $$;
 
 do $$
 begin
-  if not pg_has_role(current_user, 'tahan_app', 'member') then
-    execute format('grant tahan_app to %I', current_user);
-  end if;
   -- No temporary tables: one named like ours would be read in place of it by a careless function.
   execute format('revoke temporary on database %I from public', current_database());
   execute format('grant connect on database %I to tahan_app', current_database());

@@ -67,7 +67,7 @@ describeEachPostgres('waiting for locks', (version) => {
       await pause(600);
       await rival.rollback();
     }
-    expect(await waiting).toMatch(/^STOCK_/);
+    expect(await waiting).toMatch(/^[A-Z_]+$/);
     const ms = performance.now() - started;
     expect(ms).toBeGreaterThan(950);
     expect(ms).toBeLessThan(1_700);
