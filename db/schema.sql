@@ -584,7 +584,7 @@ begin
     elsif clock_timestamp() >= v_budget_ends then
       raise exception using errcode = '55P03';
     end if;
-    v_batch := least(v_batch * 4, 2048);
+    v_batch := least(v_batch * 4, 16384);
   end loop;
 exception
   when lock_not_available then
