@@ -1,4 +1,6 @@
+import type { z } from 'zod';
 import { listHolds, readHold, readOrder } from '../db/readHold.js';
+import type { Checkout } from './canonical.js';
 import { checkout } from './checkout.js';
 import { Problem } from './errors.js';
 import { page } from './faults.js';
@@ -23,54 +25,19 @@ const checkoutCodes = [
 
 /** All times count from the arrival. A read waits less than a change: nothing that it reads is ever locked. */
 const readUntilMs = 3000;
+
 export const holdRoutes: Route[] = [
-  route({
-    method: 'post',
+  checkoutRoute('hold', {
     path: '/v1/holds',
     summary: 'Hold units for a buyer, for a limited time',
-    role: 'shop',
-    query: schemas.noQuery,
-    body: schemas.checkoutBody,
-    idempotencyKey: 'required',
-    answers: {
-      201: { description: 'Held', schema: schemas.hold, headers: ['Location'] },
-      200: {
-        description: 'This key was used before: the hold in its present state',
-        schema: schemas.hold,
-        headers: ['Location', 'Idempotent-Replayed'],
-      },
-      202: {
-        description: 'Not known yet: repeat the POST with the same key',
-        schema: schemas.claiming,
-        headers: ['Location', 'Retry-After'],
-      },
-    },
-    codes: [...checkoutCodes],
-    handle: (call, api) => checkout(call, api, 'hold'),
+    made: 'Held',
+    schema: schemas.hold,
   }),
-  route({
-    method: 'post',
+  checkoutRoute('order', {
     path: '/v1/orders',
     summary: 'Place an order: a hold with an order number and the prices of this moment',
-    role: 'shop',
-    query: schemas.noQuery,
-    body: schemas.checkoutBody,
-    idempotencyKey: 'required',
-    answers: {
-      201: { description: 'Placed and held', schema: schemas.order, headers: ['Location'] },
-      200: {
-        description: 'This key was used before: the order in its present state',
-        schema: schemas.order,
-        headers: ['Location', 'Idempotent-Replayed'],
-      },
-      202: {
-        description: 'Not known yet: repeat the POST with the same key',
-        schema: schemas.claiming,
-        headers: ['Location', 'Retry-After'],
-      },
-    },
-    codes: [...checkoutCodes],
-    handle: (call, api) => checkout(call, api, 'order'),
+    made: 'Placed and held',
+    schema: schemas.order,
   }),
   route({
     method: 'get',
@@ -123,6 +90,42 @@ export const holdRoutes: Route[] = [
     },
   }),
 ];
+
+/** Holds and orders are checked out in the same way; only what is shown differs. */
+function checkoutRoute(
+  kind: Checkout['kind'],
+  {
+    path,
+    summary,
+    made,
+    schema,
+  }: { path: string; summary: string; made: string; schema: z.ZodType },
+): Route {
+  return route({
+    method: 'post',
+    path,
+    summary,
+    role: 'shop',
+    query: schemas.noQuery,
+    body: schemas.checkoutBody,
+    idempotencyKey: 'required',
+    answers: {
+      201: { description: made, schema, headers: ['Location'] },
+      200: {
+        description: `This key was used before: the ${kind} in its present state`,
+        schema,
+        headers: ['Location', 'Idempotent-Replayed'],
+      },
+      202: {
+        description: 'Not known yet: repeat the POST with the same key',
+        schema: schemas.claiming,
+        headers: ['Location', 'Retry-After'],
+      },
+    },
+    codes: [...checkoutCodes],
+    handle: (call, api) => checkout(call, api, kind),
+  });
+}
 
 /** Something that is no uuid is no hold's id: the same answer as for one that is not there. */
 export function holdId(params: Record<string, string>): string {
