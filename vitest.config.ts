@@ -12,6 +12,18 @@ function project(name: string, include: string[], globalSetup: string[]) {
   return { extends: true as const, test: { name, include, globalSetup } };
 }
 
+const servers = [needs.bundle, needs.postgres, needs.temporal];
+
+/** Minutes long, in their full length: `npm run test:chaos`. Each has a short form in the others. */
+const chaos = [project('chaos', ['test/chaos/**/*.test.ts'], servers)];
+
+const usual = [
+  project('project', ['test/project/**/*.test.ts'], [needs.build]),
+  project('database', ['test/db/**/*.test.ts'], [needs.postgres]),
+  project('workflow', ['test/workflows/**/*.test.ts'], servers),
+  project('api', ['test/api/**/*.test.ts', 'test/system/**/*.test.ts'], servers),
+];
+
 export default defineConfig({
   test: {
     pool: 'forks', // threads crash the SDK's native module
@@ -19,19 +31,6 @@ export default defineConfig({
     setupFiles: ['test/setup/orphan.ts'],
     testTimeout: 30_000,
     hookTimeout: 120_000,
-    projects: [
-      project('project', ['test/project/**/*.test.ts'], [needs.build]),
-      project('database', ['test/db/**/*.test.ts'], [needs.postgres]),
-      project(
-        'workflow',
-        ['test/workflows/**/*.test.ts'],
-        [needs.bundle, needs.postgres, needs.temporal],
-      ),
-      project(
-        'api',
-        ['test/api/**/*.test.ts', 'test/system/**/*.test.ts'],
-        [needs.bundle, needs.postgres, needs.temporal],
-      ),
-    ],
+    projects: process.env['TAHAN_CHAOS'] ? chaos : usual,
   },
 });
