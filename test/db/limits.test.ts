@@ -4,7 +4,7 @@ import { confirm } from '../../db/confirm.js';
 import { expire } from '../../db/expire.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { counts, ledger, statusOf, tally } from './books.js';
-import { atOnce, claimCall, other, whenWaiting } from './rivals.js';
+import { atOnce, claimCall, other, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('the limit per buyer', (version) => {
@@ -104,5 +104,18 @@ describeEachPostgres('the limit per buyer', (version) => {
     expect(await statusOf(shop, overdue)).toBe('HELD');
     await shop.hold({ [sku]: 3 }, buyer);
     expect(await statusOf(shop, overdue)).toBe('EXPIRED');
+  });
+
+  it("A12, B17: when the buyer's own hold ends while the claim waits for a bin, the claim begins again and gets its units", async () => {
+    const sku = await shop.product([9], { perBuyerLimit: 1 });
+    const buyer = { buyerId: 'ida', claimDeadline: await shop.now(1_000_000) };
+    const own = await shop.hold({ [sku]: 1 }, buyer);
+    const blocker = await otherOnBins(shop, sku);
+    const claiming = shop.claim({ [sku]: 1 }, buyer);
+    await whenWaiting(shop, 'tahan.claim');
+    await shop.shiftClock(601_000);
+    await blocker.rollback();
+    expect((await claiming).outcome).toBe('HELD');
+    expect(await statusOf(shop, own)).toBe('EXPIRED');
   });
 });

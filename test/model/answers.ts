@@ -311,6 +311,8 @@ class Answers {
         switch (answer.outcome) {
           case 'CONFIRMED':
             if (answer['late'] === payment?.inTime) this.wrong(call, 'late or not');
+            if (answer['late'] && this.#pendingBefore(call, holdId))
+              this.wrong(call, 'it overtook a payment in time that was pending');
             this.#limitAtConfirm(call, hold);
             break;
           case 'ALREADY_CONFIRMED':
@@ -354,6 +356,21 @@ class Answers {
         }
       }
     }
+  }
+
+  /** A payment in time that was recorded for certain before this confirm began, fits, and was not sent back. */
+  #pendingBefore(call: Of<'confirm'>, holdId: string): boolean {
+    return this.#books.payments.some(
+      ({ id, hold, inTime, status, reason }) =>
+        hold === holdId &&
+        inTime &&
+        status === 'succeeded' &&
+        reason !== 'MISMATCH' &&
+        this.#answered('pay').some(
+          ({ ask, answer, known }) =>
+            ask.event.paymentId === id && answer.outcome === 'RECORDED' && known < call.began,
+        ),
+    );
   }
 
   #limitAtConfirm(call: Of<'confirm'>, hold: Hold | undefined): void {

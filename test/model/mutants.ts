@@ -33,16 +33,6 @@ export const mutants: Mutant[] = [
     ],
   },
   {
-    name: 'no second try for the limit',
-    file: 'claim.sql',
-    changes: [
-      [
-        'if cardinality(overdue_holds(null, p_buyer_id, v_over, v_now, 1)) > 0 then',
-        'if false then',
-      ],
-    ],
-  },
-  {
     name: 'the quick pass keeps its locks',
     file: 'claim.sql',
     changes: [
@@ -193,7 +183,7 @@ export const mutants: Mutant[] = [
     file: 'extend.sql',
     changes: [
       [
-        "  if found and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then",
+        "  if v_known is not null and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then",
         '  if false then',
       ],
       ['v_answer, v_now);', 'v_answer, v_now) on conflict do nothing;'],
@@ -245,15 +235,20 @@ export const mutants: Mutant[] = [
   },
 ];
 
-/** Puts a mutant's functions in place of the real ones. */
-export async function applyMutant(url: string, { name, file, changes }: Mutant): Promise<void> {
+/** The file of the mutant's functions, with its changes made. */
+export function textOf({ name, file, changes }: Mutant): string {
   let text = readFileSync(new URL(`../../db/functions/${file}`, import.meta.url), 'utf8');
   for (const [from, to] of changes) {
     if (text.split(from).length !== 2)
       throw new Error(`mutant "${name}": not exactly once in ${file}: ${from}`);
     text = text.replace(from, () => to);
   }
+  return text;
+}
+
+/** Puts a mutant's functions in place of the real ones. */
+export async function applyMutant(url: string, mutant: Mutant): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  await client.query(text).finally(() => client.end());
+  await client.query(textOf(mutant)).finally(() => client.end());
 }
