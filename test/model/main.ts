@@ -108,7 +108,7 @@ function print(result: Result, seed: number): void {
   );
   for (const { seed, violations } of result.failures.slice(0, 10)) {
     console.log(
-      `FAILED: TAHAN_SEED=${seed} npm run test:model -- --histories 1 --postgres ${values.postgres}`,
+      `FAILED: TAHAN_SEED=${seed} npm run test:model -- --repeat --histories 100 --postgres ${values.postgres}`,
     );
     for (const violation of violations.slice(0, 5)) console.log(`  ${violation}`);
   }
