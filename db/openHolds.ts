@@ -52,15 +52,19 @@ export async function readOpenHold(
   return row ?? null;
 }
 
-/** Succeeded payments without a settlement on holds that have ended: read once when API or worker starts. */
+/**
+ * Payments that somebody must still do something about: without a settlement on a hold that has
+ * ended, to be refunded, or in review. Read once when API or worker starts.
+ */
 export function listUnsettledPayments(db: Database): Promise<(PaymentRef & { holdId: string })[]> {
   return db.reads.rows<PaymentRef & { holdId: string }>({
     name: 'unsettled_payments',
     text: `
       select p.provider, p.payment_id as "paymentId", p.hold_id as "holdId"
       from tahan.payments p join tahan.holds h on h.id = p.hold_id
-      where p.status = 'succeeded' and p.settlement is null and h.status <> 'HELD'
-      order by p.provider, p.payment_id`,
+      where (p.settlement is null and p.status = 'succeeded' and h.status <> 'HELD')
+        or p.settlement in ('REFUND_DUE', 'NEEDS_REVIEW')
+      order by p.created_at, p.provider, p.payment_id`,
     values: [],
   });
 }

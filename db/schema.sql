@@ -152,7 +152,7 @@ create table tahan.orders (
 create table tahan.payment_events (
   provider text not null,
   event_id text not null,
-  payment_id text not null,
+  payment_id text,
   hold_id uuid,
   type text not null,
   payload json not null,
@@ -174,6 +174,7 @@ create table tahan.payments (
   settlement text,
   settlement_reason text,
   created_at timestamp with time zone not null default clock_timestamp(),
+  review jsonb,
   constraint payments_once PRIMARY KEY (provider, payment_id),
   constraint payments_amount_range CHECK (((amount_minor >= 0) AND (amount_minor <= '9007199254740991'::bigint))),
   constraint payments_currency_form CHECK ((currency ~ '^[A-Z]{3}$'::text)),
@@ -216,6 +217,30 @@ create table tahan.products (
   constraint products_sku_form CHECK ((sku ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$'::text))
 );
 
+create table tahan.refunds (
+  provider text not null,
+  payment_id text not null,
+  cause text not null,
+  amount_minor bigint not null,
+  key text not null,
+  state text not null default 'REQUESTED'::text,
+  calls integer not null default 0,
+  first_called_at timestamp with time zone,
+  provider_ref text,
+  detail text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint refunds_once PRIMARY KEY (provider, payment_id, cause),
+  constraint refunds_amount_positive CHECK ((amount_minor > 0)),
+  constraint refunds_called_when_counted CHECK (((calls > 0) = (first_called_at IS NOT NULL))),
+  constraint refunds_cause_form CHECK (((cause = 'settlement'::text) OR (cause ~ '^return:.{1,200}$'::text))),
+  constraint refunds_executed_after_call CHECK (((state <> ALL (ARRAY['CALLED'::text, 'EXECUTED'::text, 'REFUSED'::text])) OR (calls > 0))),
+  constraint refunds_key_once UNIQUE (key),
+  constraint refunds_not_needed_uncalled CHECK (((state <> 'NOT_NEEDED'::text) OR (calls = 0))),
+  constraint refunds_of_payment FOREIGN KEY (provider, payment_id) REFERENCES tahan.payments(provider, payment_id),
+  constraint refunds_state_known CHECK ((state = ANY (ARRAY['REQUESTED'::text, 'CALLED'::text, 'EXECUTED'::text, 'REFUSED'::text, 'NOT_NEEDED'::text])))
+);
+
 create table tahan.requests (
   scope text not null,
   request_id text not null,
@@ -247,9 +272,13 @@ CREATE INDEX movements_by_hold ON tahan.movements USING btree (hold_id) WHERE (h
 
 CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_at);
 
+CREATE INDEX payment_events_unmatched ON tahan.payment_events USING btree (received_at DESC, provider, event_id) WHERE ((hold_id IS NULL) AND (type = ANY (ARRAY['succeeded'::text, 'failed'::text, 'refunded'::text])));
+
 CREATE INDEX payments_by_hold ON tahan.payments USING btree (hold_id);
 
 CREATE UNIQUE INDEX payments_one_accepted ON tahan.payments USING btree (hold_id) WHERE (settlement = ANY (ARRAY['APPLIED'::text, 'ACCEPTED_LATE'::text]));
+
+CREATE INDEX payments_to_settle ON tahan.payments USING btree (created_at) WHERE ((settlement IS NULL) OR (settlement = ANY (ARRAY['REFUND_DUE'::text, 'NEEDS_REVIEW'::text])));
 
 CREATE TRIGGER bins_no_delete BEFORE DELETE ON tahan.bins FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
 
@@ -264,6 +293,10 @@ CREATE TRIGGER movements_append_only BEFORE DELETE OR UPDATE ON tahan.movements 
 CREATE TRIGGER movements_no_truncate BEFORE TRUNCATE ON tahan.movements FOR EACH STATEMENT EXECUTE FUNCTION tahan.refuse_change();
 
 CREATE TRIGGER products_no_delete BEFORE DELETE ON tahan.products FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
+
+CREATE TRIGGER refunds_no_truncate BEFORE TRUNCATE ON tahan.refunds FOR EACH STATEMENT EXECUTE FUNCTION tahan.refuse_change();
+
+CREATE TRIGGER refunds_within_payment BEFORE INSERT OR DELETE OR UPDATE ON tahan.refunds FOR EACH ROW EXECUTE FUNCTION tahan.check_refund();
 
 CREATE TRIGGER setting_changes_append_only BEFORE DELETE OR UPDATE ON tahan.setting_changes FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
 
@@ -349,6 +382,45 @@ begin
         group by a.bin_id) o on o.bin_id = b.id
       where b.sku = p.sku) c
     where p.sku = any (p_skus)), '[]');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.begin_refund(p_provider text, p_payment_id text, p_cause text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_payment payments;
+  v_refund refunds;
+  v_now timestamptz;
+begin
+  perform require_read_committed();
+  v_payment := lock_payment(p_provider, p_payment_id, p_budget_ms);
+  select r.* into v_refund from refunds r
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  if not found then
+    return jsonb_build_object('outcome', 'MISSING');
+  end if;
+  v_now := tahan_clock();
+  if p_cause = 'settlement' and v_refund.state in ('REQUESTED', 'CALLED') and v_payment.settlement is distinct from 'REFUND_DUE' then
+    v_refund.state := case when v_refund.calls > 0 then 'EXECUTED' else 'NOT_NEEDED' end;
+    update refunds r set state = v_refund.state, detail = 'reported by the provider', updated_at = v_now
+    where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  end if;
+  if v_refund.state not in ('REQUESTED', 'CALLED') then
+    return jsonb_build_object('outcome', 'DONE', 'state', v_refund.state);
+  end if;
+  update refunds r
+  set state = 'CALLED', calls = r.calls + 1, first_called_at = coalesce(r.first_called_at, v_now), updated_at = v_now
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  return jsonb_build_object('outcome', 'CALL', 'paymentId', p_payment_id, 'holdId', v_payment.hold_id,
+    'amountMinor', v_refund.amount_minor, 'currency', v_payment.currency, 'key', v_refund.key,
+    'reason', case when p_cause = 'settlement' then v_payment.settlement_reason else 'RETURN' end,
+    'calledBefore', v_refund.calls > 0);
+exception
+  when lock_not_available then perform raise_busy('HOLD');
 end
 $function$;
 
@@ -462,6 +534,42 @@ begin
   return v_answer;
 exception
   when lock_not_available then perform tahan.raise_busy('STOCK');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.check_refund()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_paid bigint;
+  v_back bigint;
+begin
+  if tg_op = 'DELETE' then
+    raise exception 'refunds are never deleted' using errcode = 'TH901';
+  end if;
+  if tg_op = 'UPDATE' then
+    if old.state in ('EXECUTED', 'NOT_NEEDED') and new is distinct from old then
+      raise exception 'refund % of % % is %', old.cause, old.provider, old.payment_id, old.state
+        using errcode = 'TH902';
+    end if;
+    if (new.provider, new.payment_id, new.cause, new.amount_minor, new.key)
+       is distinct from (old.provider, old.payment_id, old.cause, old.amount_minor, old.key)
+       or new.calls < old.calls then
+      raise exception 'what a refund is never changes' using errcode = 'TH902';
+    end if;
+  end if;
+  -- The payment's row serialises the sum, also against a writer that forgot the hold's lock.
+  select p.amount_minor into v_paid from tahan.payments p
+  where p.provider = new.provider and p.payment_id = new.payment_id for no key update;
+  select coalesce(sum(r.amount_minor), 0) into v_back from tahan.refunds r
+  where r.provider = new.provider and r.payment_id = new.payment_id and r.cause <> new.cause
+    and r.state not in ('REFUSED', 'NOT_NEEDED');
+  if new.state not in ('REFUSED', 'NOT_NEEDED') and v_back + new.amount_minor > v_paid then
+    raise exception 'refunds of % for a payment of %', v_back + new.amount_minor, v_paid
+      using errcode = 'TH905';
+  end if;
+  return new;
 end
 $function$;
 
@@ -692,6 +800,101 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.decide_payment(p_provider text, p_payment_id text, p_decision text, p_reason text, p_actor text, p_request_id text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_waiting_for text := 'BUYER';
+  v_scope text := 'payment ' || p_provider || ' ' || p_payment_id;
+  v_request jsonb := jsonb_build_object('decision', p_decision, 'reason', p_reason, 'actor', p_actor);
+  v_hold holds;
+  v_payment payments;
+  v_known requests;
+  v_pending jsonb;
+  v_over text[];
+  v_answer jsonb;
+  v_now timestamptz;
+begin
+  perform require_read_committed();
+  if p_decision not in ('accept', 'refund') then
+    raise exception 'a decision is accept or refund, not %', p_decision using errcode = '22023';
+  end if;
+  if p_reason is null or p_reason !~ '\S' then
+    return jsonb_build_object('outcome', 'REASON_REQUIRED');
+  end if;
+  select p.* into v_payment from payments p where p.provider = p_provider and p.payment_id = p_payment_id;
+  if not found then
+    return jsonb_build_object('outcome', 'MISSING');
+  end if;
+  select h.* into v_hold from holds h where h.id = v_payment.hold_id;
+  if p_decision = 'accept' then
+    perform wait_within(v_budget_ends, null);
+    perform pg_advisory_xact_lock(buyer_lock(v_hold.buyer_id));
+  end if;
+  v_waiting_for := 'HOLD';
+  perform lock_holds(array[v_hold.id], v_budget_ends, null);
+  select h.* into v_hold from holds h where h.id = v_hold.id;
+  select p.* into v_payment from payments p where p.provider = p_provider and p.payment_id = p_payment_id;
+  select r.* into v_known from requests r where r.scope = v_scope and r.request_id = p_request_id;
+  if found then
+    return case when v_known.request = v_request then v_known.answer
+      else jsonb_build_object('outcome', 'KEY_REUSED') end;
+  end if;
+  if v_payment.settlement is distinct from 'NEEDS_REVIEW' then
+    return jsonb_build_object('outcome', 'ALREADY', 'settlement', v_payment.settlement);
+  end if;
+
+  v_now := tahan_clock();
+  if v_payment.status = 'refunded' then
+    -- The money is back; the units of a confirmed hold come back by a return, not by this.
+    v_answer := jsonb_build_object('outcome', 'REFUNDED');
+    update payments p set settlement = 'REFUNDED' where p.provider = p_provider and p.payment_id = p_payment_id;
+  elsif p_decision = 'refund' then
+    v_answer := jsonb_build_object('outcome', 'REFUND_DUE');
+    update payments p set settlement = 'REFUND_DUE', settlement_reason = 'REVIEWED'
+    where p.provider = p_provider and p.payment_id = p_payment_id;
+  else
+    if does_not_fit(v_hold.id, v_payment.amount_minor, v_payment.currency) then
+      return jsonb_build_object('outcome', 'MISMATCH');
+    end if;
+    if v_hold.status not in ('HELD', 'EXPIRED') then
+      return jsonb_build_object('outcome', 'HOLD_CLOSED', 'status', v_hold.status);
+    end if;
+    v_pending := pending_payment(v_hold.id);
+    if v_pending is not null then
+      return jsonb_build_object('outcome', 'PAYMENT_PENDING', 'payment', v_pending);
+    end if;
+    v_waiting_for := 'STOCK';
+    if v_hold.status = 'EXPIRED' then
+      select over_limit(v_hold.buyer_id, array_agg(l.sku order by l.sku), array_agg(l.quantity order by l.sku))
+      into v_over from hold_lines l where l.hold_id = v_hold.id;
+      if v_over is not null then
+        return jsonb_build_object('outcome', 'BUYER_LIMIT', 'sku', v_over[1]);
+      end if;
+      if not take_again(v_hold, v_budget_ends) then
+        return jsonb_build_object('outcome', 'INSUFFICIENT_STOCK');
+      end if;
+    else
+      perform lock_bins(bins_of_hold(v_hold.id), v_budget_ends, null);
+    end if;
+    v_now := tahan_clock();
+    perform sell(v_hold, v_payment, v_now);
+    v_answer := jsonb_build_object('outcome', 'ACCEPTED_LATE');
+  end if;
+  update payments p set review = v_request || jsonb_build_object('at', instant(v_now))
+  where p.provider = p_provider and p.payment_id = p_payment_id;
+  insert into requests (scope, request_id, request, answer, created_at)
+  values (v_scope, p_request_id, v_request, v_answer, v_now);
+  return v_answer;
+exception
+  when lock_not_available then perform raise_busy(v_waiting_for);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.does_not_fit(p_hold_id uuid, p_amount_minor bigint, p_currency text)
  RETURNS boolean
  LANGUAGE sql
@@ -804,6 +1007,43 @@ begin
   values ('hold ' || p_hold_id, p_request_id,
     jsonb_build_object('extend', p_seconds, 'actor', p_actor), v_answer, v_now);
   return v_answer;
+exception
+  when lock_not_available then perform raise_busy('HOLD');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.finish_refund(p_provider text, p_payment_id text, p_cause text, p_state text, p_provider_ref text, p_detail text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_payment payments;
+  v_refund refunds;
+begin
+  perform require_read_committed();
+  if p_state not in ('EXECUTED', 'REFUSED') then
+    raise exception 'a refund ends as EXECUTED or REFUSED, not as %', p_state using errcode = '22023';
+  end if;
+  v_payment := lock_payment(p_provider, p_payment_id, p_budget_ms);
+  select r.* into v_refund from refunds r
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  if not found then
+    return jsonb_build_object('outcome', 'MISSING');
+  end if;
+  if v_refund.state <> 'CALLED' then
+    return jsonb_build_object('outcome', 'ALREADY', 'state', v_refund.state);
+  end if;
+  update refunds r
+  set state = p_state, provider_ref = p_provider_ref, detail = p_detail, updated_at = tahan_clock()
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  if p_cause = 'settlement' then
+    update payments p
+    set settlement = case when p_state = 'EXECUTED' then 'REFUNDED' else 'NEEDS_REVIEW' end
+    where p.provider = p_provider and p.payment_id = p_payment_id and p.settlement = 'REFUND_DUE';
+  end if;
+  return jsonb_build_object('outcome', 'DONE', 'state', p_state);
 exception
   when lock_not_available then perform raise_busy('HOLD');
 end
@@ -925,6 +1165,23 @@ begin
     perform tahan.wait_within(p_budget_ends, p_deadline);
     perform from tahan.holds h where h.id = v_id for no key update;
   end loop;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.lock_payment(p_provider text, p_payment_id text, p_budget_ms integer)
+ RETURNS tahan.payments
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_hold uuid;
+  v_payment tahan.payments;
+begin
+  select p.hold_id into v_hold from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
+  if found then
+    perform tahan.lock_holds(array[v_hold], clock_timestamp() + p_budget_ms * interval '1 millisecond', null);
+    select p.* into v_payment from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
+  end if;
+  return v_payment;
 end
 $function$;
 
@@ -1241,7 +1498,8 @@ begin
       v_payment.settlement := late_settlement(v_hold.late_payment);
       v_payment.settlement_reason := 'LATE';
     end if;
-  elsif p_status = 'refunded' and v_payment.status <> 'refunded' then
+  -- A refund of a part is kept as an event and changes nothing: the rest of the money is still here.
+  elsif p_status = 'refunded' and v_payment.status <> 'refunded' and p_amount_minor >= v_payment.amount_minor then
     v_outcome := 'RECORDED';
     v_payment.status := 'refunded';
     -- The money is back, but a confirmed hold keeps its units until an operator has looked.
@@ -1266,6 +1524,14 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.refund_key(p_provider text, p_payment_id text, p_cause text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select 'tahan-' || encode(sha256(convert_to(jsonb_build_array(p_provider, p_payment_id, p_cause)::text, 'UTF8')), 'hex')
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.refuse_change()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1288,6 +1554,52 @@ begin
     p_hold_id, p_buyer_id, p_key, p_request_hash, 'REJECTED', p_refusal ->> 'outcome', p_refusal,
     coalesce(p_metadata, '{}'), v_now, v_now);
   return p_refusal || jsonb_build_object('requestHash', p_request_hash);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.request_refund(p_provider text, p_payment_id text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_payment payments;
+  v_refund refunds;
+  v_left bigint;
+  v_now timestamptz;
+begin
+  perform require_read_committed();
+  v_payment := lock_payment(p_provider, p_payment_id, p_budget_ms);
+  if v_payment.provider is null then
+    return jsonb_build_object('outcome', 'MISSING');
+  end if;
+  if v_payment.settlement is distinct from 'REFUND_DUE' then
+    return jsonb_build_object('outcome', 'NOT_DUE', 'settlement', v_payment.settlement);
+  end if;
+  v_now := tahan_clock();
+  select r.* into v_refund from refunds r
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = 'settlement';
+  if found then
+    update refunds r set state = 'REQUESTED', updated_at = v_now
+    where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = 'settlement'
+      and r.state = 'REFUSED';
+    return jsonb_build_object('outcome', 'REQUESTED', 'cause', 'settlement', 'amountMinor', v_refund.amount_minor,
+      'currency', v_payment.currency);
+  end if;
+  select v_payment.amount_minor - coalesce(sum(r.amount_minor), 0) into v_left from refunds r
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.state not in ('REFUSED', 'NOT_NEEDED');
+  if v_left <= 0 then
+    -- A payment of nothing, or one that returns have given back before: no call, and it is over.
+    update payments p set settlement = 'REFUNDED' where p.provider = p_provider and p.payment_id = p_payment_id;
+    return jsonb_build_object('outcome', 'NOT_DUE', 'settlement', 'REFUNDED');
+  end if;
+  insert into refunds (provider, payment_id, cause, amount_minor, key, created_at, updated_at)
+  values (p_provider, p_payment_id, 'settlement', v_left, refund_key(p_provider, p_payment_id, 'settlement'), v_now, v_now);
+  return jsonb_build_object('outcome', 'REQUESTED', 'cause', 'settlement', 'amountMinor', v_left,
+    'currency', v_payment.currency);
+exception
+  when lock_not_available then perform raise_busy('HOLD');
 end
 $function$;
 
@@ -1439,6 +1751,29 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.show_payment(p_provider text, p_payment_id text)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select jsonb_build_object(
+    'provider', p.provider, 'paymentId', p.payment_id, 'holdId', p.hold_id, 'status', p.status,
+    'amountMinor', p.amount_minor, 'currency', p.currency, 'receivedAt', tahan.instant(p.received_at),
+    'inTime', p.in_time, 'settlement', p.settlement, 'settlementReason', p.settlement_reason, 'review', p.review,
+    'refunds', coalesce((
+      select jsonb_agg(jsonb_build_object(
+        'cause', r.cause, 'state', r.state, 'amountMinor', r.amount_minor, 'key', r.key, 'calls', r.calls,
+        'firstCalledAt', tahan.instant(r.first_called_at), 'providerRef', r.provider_ref, 'detail', r.detail,
+        'createdAt', tahan.instant(r.created_at), 'updatedAt', tahan.instant(r.updated_at)) order by r.created_at, r.cause)
+      from tahan.refunds r where r.provider = p.provider and r.payment_id = p.payment_id), '[]'),
+    'events', coalesce((
+      select jsonb_agg(jsonb_build_object(
+        'eventId', e.event_id, 'type', e.type, 'deliveries', e.deliveries, 'receivedAt', tahan.instant(e.received_at))
+        order by e.received_at, e.event_id)
+      from tahan.payment_events e where e.provider = p.provider and e.payment_id = p.payment_id), '[]'))
+  from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.show_product(p_sku text)
  RETURNS jsonb
  LANGUAGE sql
@@ -1453,6 +1788,15 @@ AS $function$
         'version', b.version, 'updatedAt', tahan.instant(b.updated_at)) order by b.id)
       from tahan.bins b where b.sku = p.sku), '[]'))
   from tahan.products p where p.sku = p_sku collate "C"
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.store_event(p_provider text, p_event_id text, p_payment_id text, p_type text, p_payload json)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+  select keep_event(p_provider, p_event_id, p_payment_id, null, p_type, p_payload, tahan_clock())
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.tahan_clock()
@@ -1684,6 +2028,8 @@ grant select on tahan.payments to tahan_app;
 
 grant select on tahan.products to tahan_app;
 
+grant select on tahan.refunds to tahan_app;
+
 grant select on tahan.requests to tahan_app;
 
 grant select on tahan.setting_changes to tahan_app;
@@ -1696,15 +2042,21 @@ grant execute on function tahan.after_deadline(uuid,timestamp with time zone) to
 
 grant execute on function tahan.availability(text[]) to tahan_app;
 
+grant execute on function tahan.begin_refund(text,text,text,integer) to tahan_app;
+
 grant execute on function tahan.cancel(uuid,text,text,integer) to tahan_app;
 
 grant execute on function tahan.claim(uuid,text,text,text,jsonb,integer,timestamp with time zone,boolean,jsonb,integer) to tahan_app;
 
 grant execute on function tahan.confirm(uuid,text,text,integer) to tahan_app;
 
+grant execute on function tahan.decide_payment(text,text,text,text,text,text,integer) to tahan_app;
+
 grant execute on function tahan.expire(uuid,integer) to tahan_app;
 
 grant execute on function tahan.extend(uuid,integer,text,text,integer) to tahan_app;
+
+grant execute on function tahan.finish_refund(text,text,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.instant(timestamp with time zone) to tahan_app;
 
@@ -1716,12 +2068,18 @@ grant execute on function tahan.put_product(text,jsonb,text,text,integer) to tah
 
 grant execute on function tahan.record_payment(text,text,text,text,uuid,text,bigint,text,json,integer) to tahan_app;
 
+grant execute on function tahan.request_refund(text,text,integer) to tahan_app;
+
 grant execute on function tahan.restock(text,text,integer,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.revoke_key(uuid) to tahan_app;
 
 grant execute on function tahan.show_hold(uuid) to tahan_app;
 
+grant execute on function tahan.show_payment(text,text) to tahan_app;
+
 grant execute on function tahan.show_product(text) to tahan_app;
+
+grant execute on function tahan.store_event(text,text,text,text,json) to tahan_app;
 
 grant execute on function tahan.tahan_clock() to tahan_app;

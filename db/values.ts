@@ -8,6 +8,8 @@ export type OrderStatus = 'pending_payment' | 'paid' | 'cancelled' | 'expired';
 export type Settlement = 'APPLIED' | 'REFUND_DUE' | 'REFUNDED' | 'ACCEPTED_LATE' | 'NEEDS_REVIEW';
 export type SettlementReason = 'LATE' | 'SURPLUS' | 'MISMATCH' | 'RETURNED' | 'REVIEWED';
 export type PaymentStatus = 'succeeded' | 'failed' | 'refunded';
+/** CALLED: a call to the provider has begun, and what came of it is not known yet. */
+export type RefundState = 'REQUESTED' | 'CALLED' | 'EXECUTED' | 'REFUSED' | 'NOT_NEEDED';
 export type MovementType =
   'reserve' | 'confirm_sold' | 'release_reservation' | 'manual_adjustment' | 'restock' | 'return';
 

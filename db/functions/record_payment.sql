@@ -58,7 +58,8 @@ begin
       v_payment.settlement := late_settlement(v_hold.late_payment);
       v_payment.settlement_reason := 'LATE';
     end if;
-  elsif p_status = 'refunded' and v_payment.status <> 'refunded' then
+  -- A refund of a part is kept as an event and changes nothing: the rest of the money is still here.
+  elsif p_status = 'refunded' and v_payment.status <> 'refunded' and p_amount_minor >= v_payment.amount_minor then
     v_outcome := 'RECORDED';
     v_payment.status := 'refunded';
     -- The money is back, but a confirmed hold keeps its units until an operator has looked.
@@ -97,4 +98,11 @@ begin
   on conflict on constraint payment_events_once do update
   set deliveries = e.deliveries + 1, hold_id = coalesce(e.hold_id, excluded.hold_id);
 end
+$$;
+
+-- store_event: keeps an event of a type that nobody acts on, as it came.
+create or replace function tahan.store_event(
+  p_provider text, p_event_id text, p_payment_id text, p_type text, p_payload json)
+returns void language sql volatile security definer set search_path = tahan, pg_temp as $$
+  select keep_event(p_provider, p_event_id, p_payment_id, null, p_type, p_payload, tahan_clock())
 $$;

@@ -115,3 +115,24 @@ begin
   end;
 end
 $$;
+
+-- A payment with its refunds and the events that were reported about it; null when there is none.
+create or replace function tahan.show_payment(p_provider text, p_payment_id text) returns jsonb
+language sql stable as $$
+  select jsonb_build_object(
+    'provider', p.provider, 'paymentId', p.payment_id, 'holdId', p.hold_id, 'status', p.status,
+    'amountMinor', p.amount_minor, 'currency', p.currency, 'receivedAt', tahan.instant(p.received_at),
+    'inTime', p.in_time, 'settlement', p.settlement, 'settlementReason', p.settlement_reason, 'review', p.review,
+    'refunds', coalesce((
+      select jsonb_agg(jsonb_build_object(
+        'cause', r.cause, 'state', r.state, 'amountMinor', r.amount_minor, 'key', r.key, 'calls', r.calls,
+        'firstCalledAt', tahan.instant(r.first_called_at), 'providerRef', r.provider_ref, 'detail', r.detail,
+        'createdAt', tahan.instant(r.created_at), 'updatedAt', tahan.instant(r.updated_at)) order by r.created_at, r.cause)
+      from tahan.refunds r where r.provider = p.provider and r.payment_id = p.payment_id), '[]'),
+    'events', coalesce((
+      select jsonb_agg(jsonb_build_object(
+        'eventId', e.event_id, 'type', e.type, 'deliveries', e.deliveries, 'receivedAt', tahan.instant(e.received_at))
+        order by e.received_at, e.event_id)
+      from tahan.payment_events e where e.provider = p.provider and e.payment_id = p.payment_id), '[]'))
+  from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id
+$$;

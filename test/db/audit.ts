@@ -55,7 +55,8 @@ const rules: Record<string, string> = {
     select h.id from tahan.holds h
     where (select count(*) from tahan.payments p where p.hold_id = h.id and p.settlement in ('APPLIED', 'ACCEPTED_LATE'))
       <> case when h.status = 'CONFIRMED' and not exists (
-        select from tahan.payments p where p.hold_id = h.id and p.settlement = 'NEEDS_REVIEW' and p.settlement_reason = 'RETURNED')
+        select from tahan.payments p where p.hold_id = h.id and p.settlement in ('NEEDS_REVIEW', 'REFUNDED') and p.settlement_reason = 'RETURNED'
+          and (p.provider, p.payment_id) = (h.payment_provider, h.payment_id))
         then 1 else 0 end`,
   'no in-time payment is left pending on a closed hold': `
     select h.id from tahan.holds h join tahan.payments p on p.hold_id = h.id
@@ -64,6 +65,15 @@ const rules: Record<string, string> = {
     select h.id from tahan.holds h join tahan.payments p on p.hold_id = h.id
     where h.status in ('EXPIRED', 'CANCELLED') and p.status = 'succeeded' and p.in_time
       and p.settlement_reason is distinct from 'MISMATCH'`,
+  'a payment that is to be refunded, or was by us, has its refund in the same state': `
+    select p.provider, p.payment_id, p.settlement, r.state from tahan.payments p
+    left join tahan.refunds r on r.provider = p.provider and r.payment_id = p.payment_id and r.cause = 'settlement'
+    where (r.state in ('REQUESTED', 'CALLED') and p.settlement not in ('REFUND_DUE', 'REFUNDED'))
+      or (r.state in ('EXECUTED', 'NOT_NEEDED') and p.settlement is distinct from 'REFUNDED')`,
+  'never more is refunded than was paid': `
+    select p.provider, p.payment_id from tahan.payments p join tahan.refunds r using (provider, payment_id)
+    where r.state not in ('REFUSED', 'NOT_NEEDED')
+    group by p.provider, p.payment_id having sum(r.amount_minor) > p.amount_minor`,
   'the total of an order is the sum of its lines at their prices': `
     select o.hold_id from tahan.orders o
     where o.total_minor is distinct from (
