@@ -1,5 +1,5 @@
 /**
- * What workflows may ask of Postgres. An activity returns every answer, refusals too, and throws
+ * What workflows may ask of Postgres, and of a payment provider. An activity returns every answer, refusals too, and throws
  * only faults: those are retried, and an operator sees their code.
  */
 import { cancel } from '../db/cancel.js';
@@ -16,7 +16,13 @@ import type { ExtendOutcome } from '../db/extend.js';
 import { recordPayment } from '../db/recordPayment.js';
 import type { PaymentEvent, RecordPaymentOutcome } from '../db/recordPayment.js';
 import type { PaymentRef } from '../db/values.js';
+import { requestRefund } from '../db/requestRefund.js';
+import type { RequestRefundOutcome } from '../db/requestRefund.js';
+import { decidePayment } from '../db/decidePayment.js';
+import type { DecidePaymentOutcome, PaymentDecision } from '../db/decidePayment.js';
 import { attempt } from './attempt.js';
+import { sendRefund } from './sendRefund.js';
+import type { PaymentProviders, SentRefund } from './sendRefund.js';
 
 /** Activity names are operation names. */
 export interface Activities {
@@ -26,9 +32,16 @@ export interface Activities {
   cancel(holdId: string, reason: string, actor: string): Promise<CancelOutcome>;
   extend(holdId: string, seconds: number, requestId: string, actor: string): Promise<ExtendOutcome>;
   recordPayment(event: PaymentEvent): Promise<RecordPaymentOutcome>;
+  requestRefund(payment: PaymentRef): Promise<RequestRefundOutcome>;
+  decidePayment(payment: PaymentRef, decision: PaymentDecision): Promise<DecidePaymentOutcome>;
+  sendRefund(payment: PaymentRef, cause: string): Promise<SentRefund>;
 }
 
-export function createActivities(db: Database): Activities {
+/** @param providers the payment providers that this worker can ask for refunds */
+export function createActivities(
+  db: Database,
+  providers: PaymentProviders = () => undefined,
+): Activities {
   return {
     claim: (request) => attempt(() => claim(db, request)),
     confirm: (holdId, payment) => attempt(() => confirm(db, holdId, payment)),
@@ -37,5 +50,8 @@ export function createActivities(db: Database): Activities {
     extend: (holdId, seconds, requestId, actor) =>
       attempt(() => extend(db, holdId, seconds, requestId, actor)),
     recordPayment: (event) => attempt(() => recordPayment(db, event)),
+    requestRefund: (payment) => attempt(() => requestRefund(db, payment)),
+    decidePayment: (payment, decision) => attempt(() => decidePayment(db, payment, decision)),
+    sendRefund: (payment, cause) => attempt(() => sendRefund(db, providers, payment, cause)),
   };
 }

@@ -23,6 +23,7 @@ import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
 import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
+import { settlementRoutes } from './settlements.js';
 import { stockRoutes } from './stock.js';
 
 export interface ApiParts {
@@ -53,6 +54,7 @@ export const routes: Route[] = [
   ...stockRoutes,
   ...ledgerRoutes,
   ...paymentRoutes,
+  ...settlementRoutes,
   ...healthRoutes,
   openApiRoute(() => routes),
 ];

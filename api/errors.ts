@@ -52,6 +52,12 @@ export const errors = {
     title: 'No such bin',
     whatToDo: 'Check the code, or create the bin with PUT /v1/products/{sku}/bins/{code}.',
   },
+  PAYMENT_NOT_FOUND: {
+    status: 404,
+    title: 'No such payment',
+    whatToDo:
+      'Check provider and payment id; events that found no hold are at /v1/payments/unmatched.',
+  },
   ROUTE_NOT_FOUND: {
     status: 404,
     title: 'No such route',
@@ -97,6 +103,16 @@ export const errors = {
     status: 409,
     title: 'This payment id belongs to another hold',
     whatToDo: 'Send each payment for one hold only.',
+  },
+  PAYMENT_NOT_IN_REVIEW: {
+    status: 409,
+    title: 'Nothing is to be decided about this payment',
+    whatToDo: 'Read the payment: `settlement` says what became of it.',
+  },
+  PAYMENT_NOT_ACCEPTABLE: {
+    status: 409,
+    title: 'This payment can not be accepted any more',
+    whatToDo: 'Decide `refund`; it stays in review until then.',
   },
   RESERVATION_IN_PROGRESS: {
     status: 409,

@@ -121,7 +121,7 @@ async function settleLeftOvers(
       for (const { holdId, ...payment } of await listUnsettledPayments(db)) {
         if (stopped.aborted) return;
         const { outcome } = await sendSettle(holds, holdId, payment, { withinMs: 4000 });
-        if (outcome !== 'SENT' && outcome !== 'ENDED') left += 1;
+        if (outcome !== 'SENT') left += 1;
       }
       if (left === 0) return;
       logger.warn({ left }, 'payments wait to be settled until Temporal answers');

@@ -1,7 +1,8 @@
 import { Webhook } from 'standardwebhooks';
 import { readOpenHold } from '../db/openHolds.js';
 import { recordPayment } from '../db/recordPayment.js';
-import type { PaymentEvent } from '../db/recordPayment.js';
+import type { PaymentEvent, RecordPaymentOutcome } from '../db/recordPayment.js';
+import { storeEvent } from '../db/storeEvent.js';
 import { adoptionRequest } from '../workflows/contract.js';
 import type { Api } from './app.js';
 import type { Clock } from './clock.js';
@@ -39,8 +40,12 @@ export const paymentRoutes: Route[] = [
       const eventId = verify(raw!, rawHeaders, api.settings.webhookSecrets);
       const payload = parseJson(raw!);
       const { type } = check(schemas.anyEvent, payload, 'body');
-      // Nobody waits for them yet, and a sender that is told 4xx would repeat them for days.
-      if (!known.has(type)) return ok({ outcome: 'IGNORED', hold_id: null });
+      // Kept for the operator; a sender that is told 4xx would repeat them for days.
+      if (!known.has(type)) {
+        const event = { provider: 'default', eventId, paymentId: null, type, payload };
+        await storeEvent(api.db, event, clock.left(storeUntilMs));
+        return ok({ outcome: 'IGNORED', hold_id: null });
+      }
       const { data } = check(schemas.paymentEvent, payload, 'body');
       return receive(
         {
@@ -60,6 +65,8 @@ export const paymentRoutes: Route[] = [
     },
   }),
 ];
+
+type Recorded = Extract<RecordPaymentOutcome, { outcome: 'RECORDED' | 'DUPLICATE' }>;
 
 const known = new Set(['payment.succeeded', 'payment.failed', 'payment.refunded']);
 
@@ -84,33 +91,34 @@ async function receive(event: PaymentEvent, api: Api, clock: Clock) {
       );
     case 'RECORDED':
     case 'DUPLICATE':
-      if (recorded.status === 'succeeded' && recorded.settlement === null) {
-        await passOn(recorded.holdId, event, api, clock);
-      }
+      await passOn(recorded, event, api, clock);
       return ok({ outcome: recorded.outcome, hold_id: recorded.holdId });
   }
 }
 
-/** To the hold's workflow, which confirms it; when that has completed, to a settlement of its own. */
+/**
+ * To whoever has to act: the hold's workflow, which confirms what may be confirmed; a settlement of
+ * its own when that has completed, or when money is to go back or to an operator. A payment that is
+ * settled for good goes nowhere.
+ */
 async function passOn(
-  holdId: string,
+  { holdId, status, settlement }: Recorded,
   { provider, paymentId, eventId, amountMinor, currency }: PaymentEvent,
   { db, holds, send, sendSettle }: Api,
   clock: Clock,
 ): Promise<void> {
-  const row = await readOpenHold(db, holdId, clock.left());
-  if (row === null) throw noHold();
-  const payment = { provider, paymentId, amountMinor, currency, eventId: eventId! };
-  const request = adoptionRequest(row, { indexed: holds.indexed });
-  let sent: { outcome: string } = await send(
-    holds,
-    request,
-    { kind: 'payment', payment: { ...payment, status: 'succeeded' } },
-    { withinMs: clock.left() },
-  );
+  const pending = status === 'succeeded' && settlement === null;
+  if (!pending && settlement !== 'REFUND_DUE' && settlement !== 'NEEDS_REVIEW') return;
+  let sent: { outcome: string } = { outcome: 'ENDED' };
+  if (pending) {
+    const row = await readOpenHold(db, holdId, clock.left());
+    if (row === null) throw noHold();
+    const payment = { provider, paymentId, amountMinor, currency, eventId: eventId!, status };
+    const request = adoptionRequest(row, { indexed: holds.indexed });
+    sent = await send(holds, request, { kind: 'payment', payment }, { withinMs: clock.left() });
+  }
   if (sent.outcome === 'ENDED') {
     sent = await sendSettle(holds, holdId, { provider, paymentId }, { withinMs: clock.left() });
-    if (sent.outcome === 'ENDED') return;
   }
   if (sent.outcome !== 'SENT') {
     throw new Problem(

@@ -99,6 +99,9 @@ export const checkoutBody = z
 export type CheckoutBody = z.infer<typeof checkoutBody>;
 
 export const cancelBody = z.strictObject({ reason }).meta({ id: 'Cancel' });
+export const decisionBody = z
+  .strictObject({ decision: z.enum(['accept', 'refund']), reason })
+  .meta({ id: 'Decision' });
 export const extendBody = z.strictObject({ seconds }).meta({ id: 'Extend' });
 
 export const restockBody = z
@@ -224,6 +227,16 @@ export const movementsQuery = z.strictObject({
   limit,
 });
 
+const settlement = z.enum(['APPLIED', 'REFUND_DUE', 'REFUNDED', 'ACCEPTED_LATE', 'NEEDS_REVIEW']);
+const refundState = z.enum(['REQUESTED', 'CALLED', 'EXECUTED', 'REFUSED', 'NOT_NEEDED']);
+
+export const paymentsQuery = z.strictObject({
+  settlement: settlement.optional(),
+  refund: refundState.optional(),
+  cursor: cursor.optional(),
+  limit,
+});
+
 export const skuPath = z.strictObject({ sku });
 export const binPath = z.strictObject({ code: binCode });
 export const pageQuery = z.strictObject({ cursor: cursor.optional(), limit });
@@ -253,6 +266,10 @@ export const paymentEvent = z
           .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
             error: 'must be 1 to 64 characters of A-Z a-z 0-9 . _ -',
           })
+          // Stripe signs its own events: nobody else may make money of Stripe's go back.
+          .refine((name) => name.toLowerCase() !== 'stripe', {
+            error: 'stripe has a route of its own',
+          })
           .default('default'),
       })
       .refine((data) => (data.hold_id === undefined) !== (data.order_number === undefined), {
@@ -277,12 +294,56 @@ export const payment = z
     currency: z.string(),
     received_at: time.nullable(),
     in_time: z.boolean().nullable(),
-    settlement: z
-      .enum(['APPLIED', 'REFUND_DUE', 'REFUNDED', 'ACCEPTED_LATE', 'NEEDS_REVIEW'])
-      .nullable(),
+    settlement: settlement.nullable(),
     settlement_reason: z.enum(['LATE', 'SURPLUS', 'MISMATCH', 'RETURNED', 'REVIEWED']).nullable(),
   })
   .meta({ id: 'Payment' });
+
+/** A payment as an operator sees it: what became of it, and all that was heard and done about it. */
+export const paymentRecord = z
+  .object({
+    ...payment.shape,
+    hold_id: z.uuid(),
+    review: z
+      .object({ decision: z.string(), reason: z.string(), actor: z.string(), at: time })
+      .nullable(),
+    refunds: z.array(
+      z.object({
+        cause: z.string(),
+        state: refundState.meta({
+          description:
+            'CALLED: the provider was called, and its answer is not known yet. REFUSED: it said no for good. NOT_NEEDED: the money was back before any call.',
+        }),
+        amount_minor: z.int(),
+        currency: z.string(),
+        key: z.string().meta({ description: "The provider's idempotency key." }),
+        calls: z.int(),
+        first_called_at: time.nullable(),
+        provider_ref: z.string().nullable(),
+        detail: z.string().nullable(),
+        created_at: time,
+        updated_at: time,
+        workflow_id: z.string(),
+      }),
+    ),
+    events: z.array(
+      z.object({ event_id: z.string(), type: z.string(), deliveries: z.int(), received_at: time }),
+    ),
+    workflow_id: z.string(),
+  })
+  .meta({ id: 'PaymentRecord' });
+
+export const unmatchedEvent = z
+  .object({
+    provider: z.string(),
+    event_id: z.string(),
+    payment_id: z.string().nullable(),
+    type: z.string(),
+    payload: z.unknown(),
+    deliveries: z.int(),
+    received_at: time,
+  })
+  .meta({ id: 'UnmatchedEvent' });
 
 const shortfall = z.object({ sku: z.string(), requested: z.int(), available: z.int() });
 

@@ -6,7 +6,8 @@ import type { Bin, Product } from '../db/readProduct.js';
 import type { ProductSettings } from '../db/product.js';
 import type { z } from 'zod';
 import type * as schemas from './schemas.js';
-import { workflowId } from '../workflows/contract.js';
+import type { Payment, UnmatchedEvent } from '../db/readPayment.js';
+import { refundWorkflowId, settleWorkflowId, workflowId } from '../workflows/contract.js';
 import { refusalProblem } from './refusals.js';
 
 /** The one place where the database's names become the API's, and back. */
@@ -71,6 +72,48 @@ export function showPayment(payment: HoldPayment): z.infer<typeof schemas.paymen
     in_time: payment.inTime,
     settlement: payment.settlement,
     settlement_reason: payment.settlementReason,
+  };
+}
+
+export function showPaymentRecord(payment: Payment): z.infer<typeof schemas.paymentRecord> {
+  const { currency } = payment;
+  return {
+    ...showPayment(payment),
+    hold_id: payment.holdId,
+    review: payment.review,
+    refunds: payment.refunds.map((refund) => ({
+      cause: refund.cause,
+      state: refund.state,
+      amount_minor: refund.amountMinor,
+      currency,
+      key: refund.key,
+      calls: refund.calls,
+      first_called_at: refund.firstCalledAt,
+      provider_ref: refund.providerRef,
+      detail: refund.detail,
+      created_at: refund.createdAt,
+      updated_at: refund.updatedAt,
+      workflow_id: refundWorkflowId(payment, refund.cause),
+    })),
+    events: payment.events.map(({ eventId, type, deliveries, receivedAt }) => ({
+      event_id: eventId,
+      type,
+      deliveries,
+      received_at: receivedAt,
+    })),
+    workflow_id: settleWorkflowId(payment),
+  };
+}
+
+export function showUnmatchedEvent(event: UnmatchedEvent): z.infer<typeof schemas.unmatchedEvent> {
+  return {
+    provider: event.provider,
+    event_id: event.eventId,
+    payment_id: event.paymentId,
+    type: event.type,
+    payload: event.payload,
+    deliveries: event.deliveries,
+    received_at: event.receivedAt,
   };
 }
 

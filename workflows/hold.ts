@@ -10,6 +10,7 @@ import type { CancelOutcome } from '../db/cancel.js';
 import type { ExtendOutcome } from '../db/extend.js';
 import type { PaymentRef } from '../db/values.js';
 import { Board } from './board.js';
+import { startSettlement } from './effects.js';
 import { Inbox, nameOf } from './inbox.js';
 import type { Incoming, Payment } from './inbox.js';
 import * as messages from './messages.js';
@@ -101,7 +102,10 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
         return board.become('CONFIRMED');
       if (confirmed.outcome !== 'PAYMENT_PENDING') {
         const rest = confirmed.outcome === 'TOO_LATE' ? `, ${confirmed.settlement}` : '';
-        return board.note(`payment ${nameOf(payment)}: ${confirmed.outcome}${rest}`);
+        board.note(`payment ${nameOf(payment)}: ${confirmed.outcome}${rest}`);
+        // Money that confirms nothing goes its own way, at its own pace: back, or to an operator.
+        if (confirmed.outcome !== 'MISSING') await startSettlement(holdId, payment);
+        return;
       }
       if (!(await clearTheWay(confirmed.payment)))
         return board.note(`payment ${nameOf(payment)} waits for ${nameOf(confirmed.payment)}`);

@@ -165,7 +165,7 @@ function fieldsOf<T>(value: unknown): Partial<T> {
 }
 
 /** Something to read, of a bounded length, that Postgres can store: no NUL, no half of a pair. */
-function isText(value: unknown, maxLength: number): value is string {
+export function isText(value: unknown, maxLength: number): value is string {
   return (
     typeof value === 'string' &&
     value.length <= maxLength &&
@@ -175,7 +175,7 @@ function isText(value: unknown, maxLength: number): value is string {
 }
 
 /** Refuses an update before it is accepted; its caller gets the sentence. */
-function demand(ok: boolean, what: string, request: unknown): void {
+export function demand(ok: boolean, what: string, request: unknown): void {
   if (!ok)
     throw new TypeError(`malformed ${what}: ${String(JSON.stringify(request)).slice(0, 200)}`);
 }

@@ -3,4 +3,5 @@
  * names them one by one.
  */
 export { hold } from './hold.js';
+export { refund } from './refund.js';
 export { settlePayment } from './settlePayment.js';

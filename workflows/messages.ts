@@ -6,8 +6,10 @@ import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { CancelOutcome } from '../db/cancel.js';
 import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
 import type { ConfirmOutcome } from '../db/confirm.js';
+import type { DecidePaymentOutcome, PaymentDecision } from '../db/decidePayment.js';
 import type { ExtendOutcome } from '../db/extend.js';
-import type { HoldStatus, PaymentRef, PaymentStatus } from '../db/values.js';
+import type { SentRefund } from '../activities/sendRefund.js';
+import type { HoldStatus, PaymentRef, PaymentStatus, Settlement } from '../db/values.js';
 
 /** The input of a `hold` workflow. */
 export interface HoldRequest extends ClaimRequest {
@@ -63,11 +65,21 @@ export interface HoldState {
 /** How a hold's workflow ended; shown as the result in the Temporal UI. */
 export type HoldResult = { outcome: Exclude<Stage, 'CLAIMING'> } & Record<string, unknown>;
 
-/** How a payment was settled by `settlePayment`. */
-export type SettleResult = Exclude<ConfirmOutcome, { outcome: 'PAYMENT_PENDING' }>;
+/** How a payment was settled by `settlePayment`: REFUND_DUE means that its refund has been started. */
+export interface SettleResult {
+  outcome: Exclude<ConfirmOutcome['outcome'], 'PAYMENT_PENDING'>;
+  settlement: Settlement | null;
+}
+
+/** An operator's answer to a payment in review. */
+export type DecisionRequest = PaymentDecision;
+
+/** How a refund ended; MISSING is a defect. */
+export type RefundResult = SentRefund;
 
 export const paymentReceived = defineSignal<[PaymentSignal]>('paymentReceived');
 export const claimed = defineUpdate<Claimed>('claimed');
 export const cancel = defineUpdate<CancelOutcome, [CancelRequest]>('cancel');
 export const extend = defineUpdate<ExtendOutcome, [ExtendRequest]>('extend');
+export const decide = defineUpdate<DecidePaymentOutcome, [DecisionRequest]>('decide');
 export const state = defineQuery<HoldState>('state');

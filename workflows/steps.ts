@@ -48,6 +48,22 @@ export const { extend } = proxyActivities<Pick<Activities, 'extend'>>({
   summary: 'extend the payment window',
 });
 
+export const { requestRefund } = proxyActivities<Pick<Activities, 'requestRefund'>>({
+  ...change,
+  summary: 'see whether money is to go back',
+});
+export const { decidePayment } = proxyActivities<Pick<Activities, 'decidePayment'>>({
+  ...change,
+  summary: "carry out an operator's decision",
+});
+/** Asked for days if need be; each try begins by asking for what an earlier one may have done. */
+export const { sendRefund } = proxyActivities<Pick<Activities, 'sendRefund'>>({
+  startToCloseTimeout: '60 s',
+  heartbeatTimeout: '10 s',
+  retry: { initialInterval: '1 s', maximumInterval: '1 hour' },
+  summary: 'send the money back',
+});
+
 /**
  * Takes the units. The buyer waits, so it is a local activity (33 ms against 45). When its tries
  * end without an answer the units may be taken or not; the same claim is then asked as a regular

@@ -84,7 +84,13 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'extend',
     ];
     changes.push('put_bin', 'put_product', 'record_payment', 'restock', 'revoke_key');
-    changes.push('request_refund', 'begin_refund', 'finish_refund', 'decide_payment', 'store_event');
+    changes.push(
+      'request_refund',
+      'begin_refund',
+      'finish_refund',
+      'decide_payment',
+      'store_event',
+    );
     expect(mine.map(({ name }) => name).sort()).toEqual([...reads, ...changes].sort());
     // With the rights of the owner, and no way to put a table of one's own in place of ours.
     expect(mine.filter(({ safe }) => safe).map(({ name }) => name)).toEqual(changes.sort());

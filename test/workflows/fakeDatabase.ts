@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Activities } from '../../activities/index.js';
 import type { ClaimOutcome } from '../../db/claim.js';
-import type { HoldStatus, PaymentRef, PaymentStatus } from '../../db/values.js';
+import type { HoldStatus, PaymentRef, PaymentStatus, Settlement } from '../../db/values.js';
 import type { HoldRequest } from '../../workflows/contract.js';
 
 interface Row {
@@ -14,7 +14,7 @@ interface Row {
 interface Payment extends PaymentRef {
   status: PaymentStatus;
   inTime: boolean;
-  settlement: 'APPLIED' | 'REFUND_DUE' | null;
+  settlement: Settlement | null;
 }
 export interface Call {
   name: keyof Activities;
@@ -31,6 +31,7 @@ export class FakeDatabase {
   /** The most activities of one hold that ever ran at once: more than 1 means two actors (H4). */
   mostAtOnce = 0;
   holdMs = 60_000;
+  latePolicy: 'refund' | 'review' = 'refund';
   /** Each call takes this long, so that other messages can arrive meanwhile. */
   slowMs = 0;
   /** Replaces an answer, or throws; undefined leaves it to the fake. */
@@ -42,7 +43,13 @@ export class FakeDatabase {
     this.rows.clear();
     this.calls.length = 0;
     this.#running.clear();
-    Object.assign(this, { mostAtOnce: 0, holdMs: 60_000, slowMs: 0, instead: {} });
+    Object.assign(this, {
+      mostAtOnce: 0,
+      holdMs: 60_000,
+      latePolicy: 'refund',
+      slowMs: 0,
+      instead: {},
+    });
   }
 
   callsOf(name: keyof Activities, holdId?: string): number {
@@ -67,6 +74,15 @@ export class FakeDatabase {
         this.#call('extend', holdId, () => this.#extend(holdId, seconds)),
       recordPayment: (event) =>
         this.#call('recordPayment', event.holdId!, () => this.#record(event.holdId!, event)),
+      requestRefund: (payment) =>
+        this.#call('requestRefund', this.#holdOf(payment), () => this.#requestRefund(payment)),
+      sendRefund: (payment) =>
+        this.#call('sendRefund', this.#holdOf(payment), () => {
+          this.#payment(payment)!.settlement = 'REFUNDED';
+          return { state: 'EXECUTED', providerRef: 'r1' } as const;
+        }),
+      decidePayment: (payment, { decision }) =>
+        this.#call('decidePayment', this.#holdOf(payment), () => this.#decide(payment, decision)),
     };
   }
 
@@ -133,15 +149,55 @@ export class FakeDatabase {
     const row = this.rows.get(holdId);
     const payment = row?.payments.get(`${provider}/${paymentId}`);
     if (!row || payment?.status !== 'succeeded') return { outcome: 'MISSING' } as const;
-    if (payment.settlement === 'APPLIED') return { outcome: 'ALREADY_CONFIRMED' } as const;
+    if (payment.settlement === 'APPLIED' || payment.settlement === 'ACCEPTED_LATE')
+      return { outcome: 'ALREADY_CONFIRMED' } as const;
+    if (payment.settlement !== null && row.status !== 'CONFIRMED') {
+      const { settlement } = payment;
+      return { outcome: 'TOO_LATE', settlement, reason: 'LATE' } as const;
+    }
+    if (payment.settlement !== null) return { outcome: 'SURPLUS' } as const;
     if (row.status === 'HELD' && payment.inTime) {
       row.status = 'CONFIRMED';
       payment.settlement = 'APPLIED';
       return { outcome: 'CONFIRMED', late: false } as const;
     }
-    payment.settlement = 'REFUND_DUE';
+    payment.settlement = this.latePolicy === 'review' ? 'NEEDS_REVIEW' : 'REFUND_DUE';
     if (row.status === 'CONFIRMED') return { outcome: 'SURPLUS' } as const;
-    return { outcome: 'TOO_LATE', settlement: 'REFUND_DUE', reason: 'LATE' } as const;
+    const { settlement } = payment;
+    return { outcome: 'TOO_LATE', settlement, reason: 'LATE' } as const;
+  }
+
+  #holdOf(payment: PaymentRef): string {
+    const name = `${payment.provider}/${payment.paymentId}`;
+    return [...this.rows].find(([, row]) => row.payments.has(name))?.[0] ?? 'none';
+  }
+
+  #payment(payment: PaymentRef): Payment | undefined {
+    const name = `${payment.provider}/${payment.paymentId}`;
+    return this.rows.get(this.#holdOf(payment))?.payments.get(name);
+  }
+
+  #requestRefund(payment: PaymentRef) {
+    const known = this.#payment(payment);
+    if (!known) return { outcome: 'MISSING' } as const;
+    const { settlement } = known;
+    if (settlement !== 'REFUND_DUE') return { outcome: 'NOT_DUE', settlement } as const;
+    const due = { cause: 'settlement', amountMinor: 100, currency: 'EUR' } as const;
+    return { outcome: 'REQUESTED', ...due } as const;
+  }
+
+  #decide(payment: PaymentRef, decision: 'accept' | 'refund') {
+    const known = this.#payment(payment);
+    if (!known) return { outcome: 'MISSING' } as const;
+    const { settlement } = known;
+    if (settlement !== 'NEEDS_REVIEW') return { outcome: 'ALREADY', settlement } as const;
+    if (decision === 'accept') {
+      known.settlement = 'ACCEPTED_LATE';
+      this.rows.get(this.#holdOf(payment))!.status = 'CONFIRMED';
+      return { outcome: 'ACCEPTED_LATE' } as const;
+    }
+    known.settlement = 'REFUND_DUE';
+    return { outcome: 'REFUND_DUE' } as const;
   }
 
   #expire(holdId: string) {

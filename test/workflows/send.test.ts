@@ -7,7 +7,6 @@ import {
   connect,
   send,
   sendSettle,
-  settleWorkflowId,
   taskQueues,
 } from '../../workflows/contract.js';
 import type { Holds, Message } from '../../workflows/contract.js';
@@ -288,55 +287,6 @@ describe('search attributes that are not registered', () => {
       command: expect.stringContaining('--namespace shop') as string,
     });
     await temporal.close();
-  });
-});
-
-describe('settlePayment: money for a hold whose workflow has ended', () => {
-  const holdId = randomUUID();
-
-  test('F17 confirm decides, once: a second start finds it settled', async () => {
-    database.instead.confirm = () => ({
-      outcome: 'TOO_LATE',
-      settlement: 'REFUND_DUE',
-      reason: 'LATE',
-    });
-    const late = { provider: 'fake', paymentId: randomUUID() };
-    expect(await sendSettle(shop.holds, holdId, late, { withinMs })).toEqual({ outcome: 'SENT' });
-    const handle = shop.holds.client.workflow.getHandle(settleWorkflowId(late));
-    expect(await handle.result()).toMatchObject({ outcome: 'TOO_LATE', settlement: 'REFUND_DUE' });
-    expect(await sendSettle(shop.holds, holdId, late, { withinMs })).toEqual({ outcome: 'ENDED' });
-    expect(database.callsOf('confirm', holdId)).toBe(1);
-  });
-
-  test('a payment that must come first is confirmed first; the same one twice is paused', async () => {
-    const first = { provider: 'fake', paymentId: 'first' };
-    database.instead.confirm = (call) =>
-      call === 1
-        ? { outcome: 'PAYMENT_PENDING', payment: first }
-        : call === 2
-          ? { outcome: 'CONFIRMED', late: false }
-          : { outcome: 'SURPLUS' };
-    const second = { provider: 'fake', paymentId: randomUUID() };
-    await sendSettle(shop.holds, holdId, second, { withinMs });
-    const handle = shop.holds.client.workflow.getHandle(settleWorkflowId(second));
-    expect(await handle.result()).toEqual({ outcome: 'SURPLUS' });
-
-    database.reset();
-    database.instead.confirm = () => ({ outcome: 'PAYMENT_PENDING', payment: first });
-    const stuck = { provider: 'fake', paymentId: randomUUID() };
-    await sendSettle(shop.holds, holdId, stuck, { withinMs });
-    const waiting = shop.holds.client.workflow.getHandle(settleWorkflowId(stuck));
-    await until(
-      'paused',
-      async () =>
-        (await waiting.query<{ currentDetails?: string }>('__temporal_workflow_metadata'))
-          .currentDetails !== undefined && database.callsOf('confirm', holdId) > 0,
-    );
-    // A cancel does not end it: somebody must say what becomes of the money.
-    await waiting.cancel();
-    expect((await waiting.describe()).status.name).toBe('RUNNING');
-    expect(database.callsOf('confirm', holdId)).toBeLessThan(6);
-    await waiting.terminate();
   });
 });
 

@@ -5,8 +5,8 @@ import type { OpenHold } from '../../db/openHolds.js';
 import type { hold } from '../hold.js';
 import type { HoldRequest } from '../messages.js';
 import { holdBuyer, holdSkus, holdStatus } from '../searchAttributes.js';
-import { workflowId } from './ids.js';
-import { taskQueues } from './taskQueues.js';
+import { workflowId } from '../ids.js';
+import { taskQueues } from '../taskQueues.js';
 
 /** A KeywordList over 2,048 bytes makes the start itself fail (50 SKUs of 64 characters do). */
 const maxSkuBytes = 1800;

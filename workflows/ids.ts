@@ -1,4 +1,4 @@
-import type { PaymentRef } from '../../db/values.js';
+import type { PaymentRef } from '../db/values.js';
 
 /** The one workflow of a hold: every message about the hold goes to this id. */
 export function workflowId(holdId: string): string {
@@ -8,4 +8,9 @@ export function workflowId(holdId: string): string {
 /** The one workflow that settles a payment whose hold has ended. */
 export function settleWorkflowId(payment: PaymentRef): string {
   return `payment:${payment.provider}:${payment.paymentId}`;
+}
+
+/** The one workflow that sends a payment's money back, for one cause. */
+export function refundWorkflowId({ provider, paymentId }: PaymentRef, cause: string): string {
+  return `refund:${provider}:${paymentId}:${cause}`;
 }
