@@ -9,6 +9,7 @@ import { v5 as uuidV5 } from 'uuid';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import type { z } from 'zod';
 import { createActivities } from '../../activities/index.js';
+import type { PaymentProvider } from '../../activities/payments/provider.js';
 import { createApi, routes } from '../../api/app.js';
 import type { ApiParts } from '../../api/app.js';
 import { errors } from '../../api/errors.js';
@@ -121,13 +122,15 @@ export interface ServiceOptions {
   /** Without workers nothing is claimed. */
   workers?: boolean;
   claimsInFlight?: number;
+  /** Whom the worker asks for refunds; without one they wait. */
+  provider?: PaymentProvider;
   parts?: (parts: Required<ApiParts> & { url: string }) => Partial<ApiParts>;
 }
 
 export async function openService(options: ServiceOptions = {}): Promise<Service> {
   const shop = await openShop();
   const activitiesDb = openDatabase({ url: shop.url, takeAppRole: true });
-  const engine_ = await engine(createActivities(activitiesDb));
+  const engine_ = await engine(createActivities(activitiesDb, () => options.provider));
   if (options.workers ?? true) await engine_.start();
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
   const log: string[] = [];
