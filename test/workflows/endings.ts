@@ -1,5 +1,12 @@
-import { sendSettle, send, settleWorkflowId, workflowId } from '../../workflows/contract.js';
-import { handleOf, until } from './engine.js';
+import {
+  refundWorkflowId,
+  send,
+  sendDecision,
+  sendSettle,
+  settleWorkflowId,
+  workflowId,
+} from '../../workflows/contract.js';
+import { endOf, handleOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import type { FakeDatabase } from './fakeDatabase.js';
 import { request } from './fakeDatabase.js';
@@ -91,7 +98,7 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     const wanted = await hold(shop);
     await pay(shop, wanted);
     await until('confirming', () => database.callsOf('confirm', wanted.holdId) === 1);
-    await pay(shop, wanted, { paymentId: 'p2' });
+    await pay(shop, wanted, { paymentId: `p2 ${wanted.holdId}` });
     return workflowId(wanted.holdId);
   },
   async missing(shop, database) {
@@ -106,11 +113,42 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     return workflowId(wanted.holdId);
   },
   async settled(shop, database) {
-    const { holdId } = request();
-    const late = { provider: 'fake', paymentId: holdId };
-    const confirmed = { outcome: 'TOO_LATE', settlement: 'REFUND_DUE', reason: 'LATE' };
-    database.instead.confirm = () => confirmed;
-    await sendSettle(shop.holds, holdId, late, { withinMs });
-    return settleWorkflowId(late);
+    const { holdId, payment } = await paidLate(shop, database);
+    await sendSettle(shop.holds, holdId, payment, { withinMs });
+    return settleWorkflowId(payment);
+  },
+  async refunded(shop, database) {
+    const { holdId, payment } = await paidLate(shop, database);
+    await sendSettle(shop.holds, holdId, payment, { withinMs });
+    await until('refunded', () => database.callsOf('sendRefund', holdId) === 1);
+    return refundWorkflowId(payment, 'settlement');
+  },
+  async refundRefused(shop, database) {
+    database.instead.sendRefund = () => ({ state: 'REFUSED', detail: 'charge_disputed' });
+    const { holdId, payment } = await paidLate(shop, database);
+    await sendSettle(shop.holds, holdId, payment, { withinMs });
+    await until('refused', () => database.callsOf('sendRefund', holdId) >= 1);
+    return refundWorkflowId(payment, 'settlement');
+  },
+  async acceptedAfterReview(shop, database) {
+    database.latePolicy = 'review';
+    const { holdId, payment } = await paidLate(shop, database);
+    await sendSettle(shop.holds, holdId, payment, { withinMs });
+    await until('in review', () => database.callsOf('requestRefund', holdId) === 1);
+    const by = { reason: 'looked at', actor: 'ann', requestId: 'one' };
+    const request = { decision: 'accept', ...by } as const;
+    await sendDecision(shop.holds, holdId, payment, request, { withinMs });
+    return settleWorkflowId(payment);
   },
 };
+
+/** A payment that was recorded after its hold had expired. */
+async function paidLate(shop: Engine, database: FakeDatabase) {
+  database.holdMs = 100;
+  const { holdId } = await hold(shop);
+  await endOf(shop, holdId);
+  const payment = { provider: 'fake', paymentId: holdId };
+  const row = { ...payment, status: 'succeeded', inTime: false, settlement: null } as const;
+  database.rows.get(holdId)!.payments.set(`fake/${holdId}`, row);
+  return { holdId, payment };
+}
