@@ -133,7 +133,6 @@ function refusalOf(error: unknown): string | undefined {
 
 /** Faults leave here as short sentences of our own: Stripe's messages may quote the key, or a buyer. */
 async function asked<T>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
-  signal.throwIfAborted();
   try {
     return await ask();
   } catch (error) {

@@ -72,7 +72,7 @@ it('the oldest of 251 refunds is found, on the third page; after 1,000 the searc
 });
 
 it.each([
-  ...['"ok"', 'null', '[]', '{}', '', '<html>gateway</html>', '{"object":"list"}'],
+  ...['"ok"', 'null', '[]', '{}', '', '<html>gateway</html>', '{"object":"list"}', '{"data":[]}'],
   ...['{"object":"list","data":[],"has_more":true}', '{"object":"refund","id":"re_1"}'],
 ])('%s is no list: it is thrown, and never answered "none"', async (says) => {
   stripe.next({ says });

@@ -147,7 +147,7 @@ describe('what an event says', () => {
     ['an event without an id', {}, { id: undefined }],
     ['an event without data', {}, { data: null }],
     ['a type that is a list', {}, { type: ['payment_intent.succeeded'] }],
-    ['a thin event', {}, { object: 'v2.core.event' }],
+    ['a thin event', {}, { object: 'v2.core.event', type: 'v1.payment_intent.succeeded' }],
   ];
   it.each(wrong)('%s, well signed, is INVALID_REQUEST', (_, fields, top) => {
     const raw = event('payment_intent.succeeded', fields, top);
