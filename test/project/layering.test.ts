@@ -101,8 +101,8 @@ describe('the layers of the project, read from every import', () => {
     ).toEqual([]);
   });
 
-  it('activities import db and @temporalio/activity', () => {
-    const packages = ['@temporalio/activity', '@temporalio/common'];
+  it('activities import db, @temporalio/activity and the packages of payment providers', () => {
+    const packages = ['@temporalio/activity', '@temporalio/common', 'stripe'];
     expect(
       others(
         (file) => file.startsWith('activities/'),
@@ -165,6 +165,7 @@ describe('the layers of the project, read from every import', () => {
       'pino-http',
       'helmet',
       'standardwebhooks',
+      'stripe',
       'uuid',
       '@asteasolutions/zod-to-openapi',
     ];
