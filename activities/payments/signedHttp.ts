@@ -145,7 +145,7 @@ function theSecret(secret: string): string {
 async function bounded(response: Response): Promise<string> {
   const chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const chunk of response.body ?? []) {
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
     length += chunk.length;
     // Leaving the loop cancels the body.
     if (length > longestAnswer)

@@ -35,7 +35,7 @@ export const behaviour = z.strictObject({
       /** Each event so often at the same time. */
       copies: times.default(1),
       first_pause_ms: ms.default(500),
-      /** How long an event is repeated before it is given up. */
+      /** The pauses of an event together, before it is given up. */
       span_ms: z.int().min(0).default(600_000),
     })
     .prefault({}),

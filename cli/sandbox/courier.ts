@@ -89,7 +89,7 @@ export class Courier {
   /** Tells whether the API has taken it. */
   async #repeat(event: Event, copy: number): Promise<boolean> {
     const { first_pause_ms, span_ms } = this.#parts.webhooks();
-    const end = performance.now() + span_ms;
+    let paused = 0;
     for (let pause = first_pause_ms; ; pause = Math.min(pause * 2, longestPauseMs)) {
       const before = event.tries.filter((one) => one.copy === copy).length;
       const badly =
@@ -100,7 +100,8 @@ export class Courier {
       const { payment_id, type, id } = event;
       this.#parts.log({ event: id, type, payment_id, ...tried });
       if (tried.status !== null && tried.status >= 200 && tried.status < 300) return true;
-      if (!event.repeats || performance.now() + pause > end) return false;
+      paused += pause;
+      if (!event.repeats || paused > span_ms) return false;
       await sleep(pause, undefined, { signal: this.#closing.signal });
     }
   }
@@ -152,8 +153,8 @@ function slowly(body: string, slowMs: number): ReadableStream<Uint8Array> {
 /** The API's code or outcome: one word. */
 function word(text: string): string {
   try {
-    const { code, outcome } = JSON.parse(text) as { code?: unknown; outcome?: unknown };
-    return String(code ?? outcome ?? '');
+    const { code, outcome } = JSON.parse(text) as { code?: string; outcome?: string };
+    return code ?? outcome ?? '';
   } catch {
     return '';
   }

@@ -39,7 +39,7 @@ const logger = pino({
   base: null,
   timestamp: pino.stdTimeFunctions.isoTime,
 });
-const { url, seed, close } = await startSandbox({
+const sandbox = await startSandbox({
   port: found.PORT,
   secret: found.TAHAN_WEBHOOK_SECRETS.split(/[\s,]+/).find((secret) => secret !== '') ?? '',
   refundSecret: found.TAHAN_REFUND_SECRET,
@@ -49,7 +49,7 @@ const { url, seed, close } = await startSandbox({
   seed: found.TAHAN_SANDBOX_SEED,
   log: (fact) => logger.info(fact),
 });
-logger.info({ ready: true, url, seed }, 'sandbox ready');
+logger.info({ ready: true, url: sandbox.url, seed: sandbox.seed }, 'sandbox ready');
 logger.info({ reason: await stopping.why }, 'sandbox stopping');
-await close();
+await sandbox.close();
 process.exit();

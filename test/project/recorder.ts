@@ -10,9 +10,8 @@ export interface Heard {
   rawHeaders: string[];
   headers: IncomingMessage['headers'];
   raw: Buffer;
-  /** When its first and its last byte of the body were there. */
-  firstAt: number;
-  lastAt: number;
+  /** When all of it was there. */
+  at: number;
 }
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | 'cut';
@@ -31,20 +30,15 @@ export async function recorder(
   const server = createServer((request, response) => void listen(request, response));
   async function listen(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = [];
-    const at: number[] = [];
     request.on('error', () => undefined);
-    for await (const chunk of request) {
-      at.push(performance.now());
-      chunks.push(chunk as Buffer);
-    }
+    for await (const chunk of request) chunks.push(chunk as Buffer);
     const one: Heard = {
       method: request.method!,
       path: request.url!,
       rawHeaders: request.rawHeaders,
       headers: request.headers,
       raw: Buffer.concat(chunks),
-      firstAt: at[0] ?? 0,
-      lastAt: at.at(-1) ?? 0,
+      at: Date.now(),
     };
     heard.push(one);
     const said = await answer(one, heard);
