@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { demonstrate, playSku } from './demonstration.js';
 import type { Report } from './report.mjs';
+import { dataFolder } from './running.js';
 import { System } from './system.js';
 
 export interface LaunchOptions {
@@ -63,6 +64,7 @@ async function present(
   if (options.once || reason !== undefined) return;
   report.step('running', `after ${report.seconds.toFixed(1)} s`, {
     api: system.apiUrl,
+    sandbox: system.sandboxUrl,
     temporal_ui: system.temporalUi,
   });
   report.prose(await closingBox(system));
@@ -78,7 +80,13 @@ async function finish(system: System, report: Report): Promise<void> {
 }
 
 /** What a person needs next: where things are, and one line to paste. */
-async function closingBox({ apiUrl, temporalUi, secrets }: System): Promise<string> {
+async function closingBox({
+  apiUrl,
+  sandboxUrl,
+  temporalUi,
+  secrets,
+  folder,
+}: System): Promise<string> {
   const rows: [string, string][] = [['API', apiUrl]];
   for (const path of ['/docs', '/openapi.json']) {
     const there = await fetch(apiUrl + path).then(
@@ -87,6 +95,7 @@ async function closingBox({ apiUrl, temporalUi, secrets }: System): Promise<stri
     );
     if (there) rows.push(['API description', apiUrl + path]);
   }
+  rows.push(['payment sandbox', sandboxUrl]);
   if (temporalUi !== undefined) rows.push(['Temporal UI', temporalUi]);
   rows.push(['shop key', secrets.shopKey], ['operator key', secrets.operatorKey]);
   const lines = rows.map(([name, value]) => `${name.padEnd(16)} ${value}`);
@@ -99,8 +108,15 @@ async function closingBox({ apiUrl, temporalUi, secrets }: System): Promise<stri
     'Hold a ticket:',
     `curl -s ${apiUrl}/v1/holds -H 'Authorization: Bearer ${secrets.shopKey}' -H 'Idempotency-Key: my-first' ` +
       `-H 'Content-Type: application/json' -d '{"buyer_id":"me","lines":[{"sku":"${playSku}","quantity":1}]}'`,
+    'Pay for it, with the id that it answers (--help shows what may go wrong on the way):',
+    `${dataOf(folder)}npm run pay -- <id>`,
     'Ctrl-C stops everything.',
   ].join('\n');
+}
+
+/** What another command must be told to find this run's data; nothing, where it looks by itself. */
+function dataOf(folder: string): string {
+  return folder === dataFolder({}) ? '' : `TAHAN_DATA='${folder}' `;
 }
 
 const signalReason = 'asked to stop';

@@ -17,14 +17,15 @@ import {
 import { workflowBundle } from './bundle.js';
 import type { Report } from './report.mjs';
 import { root } from './root.js';
+import { announce, lives, withdraw } from './running.js';
 import { secretsIn, type Secrets } from './secrets.js';
 import { pickPorts, usualPorts, type Port } from './servers/ports.js';
 import { startWatched, whenReady, type Watched } from './servers/watch.js';
 
-type Role = 'api' | 'worker' | 'temporal' | 'postgres';
+type Role = 'api' | 'worker' | 'sandbox' | 'temporal' | 'postgres';
 
 /** Nobody loses what it still needs: HTTP ends first, then the activities, then what they talk to. */
-const stopOrder: Role[] = ['api', 'worker', 'temporal', 'postgres'];
+const stopOrder: Role[] = ['api', 'worker', 'sandbox', 'temporal', 'postgres'];
 
 export interface SystemOptions {
   /** Temporary data and any free ports. */
@@ -40,6 +41,8 @@ export class System {
   readonly folder: string;
   readonly secrets: Secrets;
   apiUrl = '';
+  /** The payment provider of the demonstration (cli/sandbox). */
+  sandboxUrl = '';
   temporalUi: string | undefined;
 
   readonly #options: SystemOptions;
@@ -84,12 +87,16 @@ export class System {
       PORT: String(ports.api.number),
     };
     this.apiUrl = `http://127.0.0.1:${ports.api.number}`;
-    await all([this.startWorker(), this.#startApi()]);
+    this.sandboxUrl = `http://127.0.0.1:${ports.sandbox.number}`;
+    await all([this.startWorker(), this.#startApi(), this.#startSandbox(ports.sandbox.number)]);
+    if (!this.#stopping)
+      announce(this.folder, { apiUrl: this.apiUrl, sandboxUrl: this.sandboxUrl });
   }
 
   /** Ends what was started, in order, and tells how many processes are left: 0. */
   async stop(): Promise<{ stopped: number; left: number }> {
     this.#stopping = true;
+    withdraw(this.folder);
     for (const role of stopOrder) await this.#children.get(role)?.stop();
     await this.#afterwards();
     if (this.#options.fresh) rmSync(this.folder, { recursive: true, force: true });
@@ -97,7 +104,10 @@ export class System {
   }
 
   async startWorker(): Promise<void> {
-    const worker = await this.#startNode('worker');
+    const worker = await this.#startNode('worker', {
+      TAHAN_REFUND_URL: this.sandboxUrl,
+      TAHAN_REFUND_SECRET: this.secrets.refundSecret,
+    });
     this.#own('worker', worker);
     await whenReady('The worker', worker, () => this.#workerPolls(worker));
     this.#report.step('worker', `ready, process ${worker.pid}`, { pid: worker.pid });
@@ -119,6 +129,24 @@ export class System {
     this.#report.step('api', `ready on ${this.apiUrl}, process ${api.pid}`, {
       url: this.apiUrl,
       pid: api.pid,
+    });
+  }
+
+  async #startSandbox(port: number): Promise<void> {
+    const sandbox = await this.#startNode('sandbox', {
+      PORT: String(port),
+      // Its own secret and no other: it must not sign as a real provider.
+      TAHAN_WEBHOOK_SECRETS: this.secrets.webhookSecret,
+      TAHAN_REFUND_SECRET: this.secrets.refundSecret,
+      TAHAN_API_URL: this.apiUrl,
+      TAHAN_SHOP_KEY: this.secrets.shopKey,
+      TAHAN_SANDBOX_FILE: join(this.folder, 'sandbox.jsonl'),
+    });
+    this.#own('sandbox', sandbox);
+    await whenReady('The sandbox', sandbox, () => lives(this.sandboxUrl));
+    this.#report.step('sandbox', `ready on ${this.sandboxUrl}, process ${sandbox.pid}`, {
+      url: this.sandboxUrl,
+      pid: sandbox.pid,
     });
   }
 
@@ -146,12 +174,16 @@ export class System {
     }
   }
 
-  #startNode(role: 'api' | 'worker'): Promise<Watched> {
+  #startNode(
+    role: 'api' | 'worker' | 'sandbox',
+    environment: NodeJS.ProcessEnv = {},
+  ): Promise<Watched> {
+    const folder = role === 'sandbox' ? join('cli', role) : role;
     return startWatched({
       command: process.execPath,
-      args: [join(root, 'dist', role, 'main.js')],
+      args: [join(root, 'dist', folder, 'main.js')],
       cwd: root,
-      env: this.#environment,
+      env: { ...this.#environment, ...environment },
       logFile: join(this.folder, 'logs', `${role}.log`),
       graceMs: 15_000,
       lock: this.#lock(role),
@@ -168,7 +200,7 @@ export class System {
     const { fresh } = this.#options;
     const usual = { ...usualPorts, api: Number(process.env['PORT'] || usualPorts.api) };
     const ports = await pickPorts(
-      fresh ? { api: 0, temporalUi: 0, temporal: 0, postgres: 0 } : usual,
+      fresh ? { api: 0, sandbox: 0, temporalUi: 0, temporal: 0, postgres: 0 } : usual,
     );
     const moved = (Object.entries(ports) as [keyof typeof usual, Port][])
       .filter(([name, port]) => !fresh && !port.usual && this.#isOurs(name))
@@ -179,7 +211,7 @@ export class System {
 
   #isOurs(name: keyof typeof usualPorts): boolean {
     if (name === 'postgres') return givenDatabase() === undefined;
-    return name === 'api' || givenTemporal() === undefined;
+    return name === 'api' || name === 'sandbox' || givenTemporal() === undefined;
   }
 
   /** Brings the schema up to date and puts the demonstration's keys in. */

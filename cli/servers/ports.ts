@@ -1,7 +1,13 @@
 import { createServer, type Server } from 'node:net';
 
 /** Where the servers usually listen. 5433: the usual 5432 often belongs to a system Postgres. */
-export const usualPorts = { api: 3000, temporalUi: 8233, temporal: 7233, postgres: 5433 } as const;
+export const usualPorts = {
+  api: 3000,
+  sandbox: 3010,
+  temporalUi: 8233,
+  temporal: 7233,
+  postgres: 5433,
+} as const;
 
 export interface Port {
   number: number;

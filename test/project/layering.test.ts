@@ -101,12 +101,17 @@ describe('the layers of the project, read from every import', () => {
     ).toEqual([]);
   });
 
-  it('activities import db, @temporalio/activity and the packages of payment providers', () => {
-    const packages = ['@temporalio/activity', '@temporalio/common', 'stripe'];
+  it('activities import db and @temporalio/activity; those of payments also what their providers need', () => {
+    const packages = ['@temporalio/activity', '@temporalio/common'];
+    const ofPayments = ['stripe', 'standardwebhooks'];
+    const pays = (file: string) => file.startsWith('activities/payments/');
     expect(
       others(
         (file) => file.startsWith('activities/'),
-        ({ from }) => packages.includes(from) || /^(db|activities)\//.test(from),
+        ({ from, file }) =>
+          packages.includes(from) ||
+          /^(db|activities)\//.test(from) ||
+          (pays(file) && ofPayments.includes(from)),
       ),
     ).toEqual([]);
   });

@@ -36,6 +36,7 @@ describe('npm start', { timeout: 240_000 }, () => {
       Number(String(temporal!['address']).split(':')[1]),
       Number(new URL(String(temporal!['ui'])).port),
       Number(new URL(String((await launcher!.step('api')).checked!['url'])).port),
+      Number(new URL(String((await launcher!.step('sandbox')).checked!['url'])).port),
     ];
     return { pids, ports, home: String(postgres!['home']) };
   }
@@ -72,7 +73,7 @@ describe('npm start', { timeout: 240_000 }, () => {
       reserved_in_the_ledger: 20,
       of_those_held: 20,
     });
-    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 4, left: 0 } });
+    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 5, left: 0 } });
     await nothingLeft(await started());
   });
 
@@ -89,7 +90,7 @@ describe('npm start', { timeout: 240_000 }, () => {
     const texts = launcher.steps.map(({ text }) => text).join('\n');
     expect(texts).toContain('given by DATABASE_URL');
     expect(texts).toContain('given by TEMPORAL_ADDRESS');
-    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 2, left: 0 } });
+    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 3, left: 0 } });
     const temporary = launcher.steps.find(({ step }) => step === 'postgres')!.checked!['name'];
     const url = new URL(database.url);
     url.pathname = `/${String(temporary)}`;
@@ -102,8 +103,8 @@ describe('npm start', { timeout: 240_000 }, () => {
     launcher = startLauncher(['--no-demo']);
     await launcher.step('running');
     const running = await started();
-    expect(running.pids.filter(isAlive)).toHaveLength(2);
-    expect(await Promise.all(running.ports.map(listens))).toEqual([true, true, true, true]);
+    expect(running.pids.filter(isAlive)).toHaveLength(3);
+    expect(await Promise.all(running.ports.map(listens))).toEqual([true, true, true, true, true]);
     launcher.process.kill('SIGKILL');
     await nothingLeft(running);
   });
@@ -164,7 +165,7 @@ describe('npm start', { timeout: 240_000 }, () => {
     const running = await started();
     launcher.process.kill('SIGINT');
     expect(await launcher.ended).toEqual({ code: 0, signal: null });
-    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 4, left: 0 } });
+    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 5, left: 0 } });
     await nothingLeft(running);
   });
 
