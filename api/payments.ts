@@ -13,6 +13,7 @@ import { noHold } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
 import * as schemas from './schemas.js';
+import { stripeEvent } from './stripe.js';
 
 /** All after the arrival: the event is stored, and then Temporal has the rest of the time. */
 const storeUntilMs = 2500;
@@ -64,7 +65,35 @@ export const paymentRoutes: Route[] = [
       );
     },
   }),
+  route({
+    method: 'post',
+    path: '/v1/payments/stripe/events',
+    summary: 'A payment event of Stripe, with its Stripe-Signature',
+    role: 'signed',
+    query: schemas.noQuery,
+    body: schemas.anyEvent,
+    answers: {
+      200: { description: 'Stored and passed on; do not repeat', schema: schemas.paymentAnswer },
+    },
+    codes: [
+      'HOLD_NOT_FOUND',
+      'ORDER_NOT_FOUND',
+      'PAYMENT_OF_OTHER_HOLD',
+      'STOCK_LEDGER_BUSY',
+      'WORKFLOW_UNAVAILABLE',
+    ],
+    async handle({ raw, rawHeaders, clock }, api) {
+      const header = theOne({ rawHeaders }, 'stripe-signature', 'SIGNATURE_INVALID');
+      const told = stripeEvent(raw!, header, api.settings.stripeWebhookSecrets, toleranceSeconds);
+      // Money of another program on the same account, or nothing that we act on: Stripe keeps it.
+      if (told.outcome !== 'PAYMENT') return ok({ outcome: 'IGNORED', hold_id: null });
+      return receive(told.event, api, clock);
+    },
+  }),
 ];
+
+/** As Standard Webhooks has it, both ways. */
+const toleranceSeconds = 300;
 
 type Recorded = Extract<RecordPaymentOutcome, { outcome: 'RECORDED' | 'DUPLICATE' }>;
 

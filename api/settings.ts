@@ -36,6 +36,14 @@ const environment = z.object({
   /** The app's own address, in place of it. */
   TAHAN_APP_DATABASE_URL: text.optional(),
   TAHAN_WEBHOOK_SECRETS: webhookSecrets,
+  /** Signing secrets of Stripe's webhook endpoints; several are valid at once. Without one, none is taken. */
+  STRIPE_WEBHOOK_SECRETS: z
+    .string()
+    .default('')
+    .transform((value) => value.split(/[\s,]+/).filter((secret) => secret !== ''))
+    .refine((secrets) => secrets.every((secret) => /^whsec_\w{16,}$/.test(secret)), {
+      error: 'must hold secrets that begin with whsec_, as Stripe shows them',
+    }),
   /** About what the engine finishes in 2 s. */
   TAHAN_CLAIMS_IN_FLIGHT: z.coerce.number().int().min(1).max(100_000).default(60),
   TAHAN_LOG_LEVEL: z
@@ -47,6 +55,7 @@ const environment = z.object({
 /** What the routes need to know. */
 export interface ApiSettings {
   webhookSecrets: string[];
+  stripeWebhookSecrets: string[];
   claimsInFlight: number;
 }
 
@@ -83,6 +92,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
     databaseUrl,
     takeAppRole: found.TAHAN_APP_DATABASE_URL === undefined,
     webhookSecrets: found.TAHAN_WEBHOOK_SECRETS,
+    stripeWebhookSecrets: found.STRIPE_WEBHOOK_SECRETS,
     claimsInFlight: found.TAHAN_CLAIMS_IN_FLIGHT,
     stockLockTimeoutMs: stockLockTimeout(env),
     logLevel: found.TAHAN_LOG_LEVEL,

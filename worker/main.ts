@@ -4,6 +4,7 @@
  */
 import { NativeConnection, Runtime } from '@temporalio/worker';
 import { createActivities } from '../activities/index.js';
+import type { PaymentProviders } from '../activities/sendRefund.js';
 import { openDatabase } from '../db/database.js';
 import type { Database } from '../db/database.js';
 import { SchemaMismatch, checkSchema } from '../db/migrate.js';
@@ -18,6 +19,7 @@ import {
 import type { Holds } from '../workflows/contract.js';
 import { openLog, temporalLogger } from './log.js';
 import { patiently } from './patiently.js';
+import { providersOf } from './providers.js';
 import { InvalidSettings, readSettings } from './settings.js';
 import type { WorkerSettings } from './settings.js';
 import { listenForStop } from './stopping.js';
@@ -27,7 +29,7 @@ import { workflowCode } from './workflowCode.js';
 /** Settlements run beside the holds' own changes; the pool has room for both. */
 const effects = 2;
 
-const settings = settingsOrExit();
+const { settings, providers } = settingsOrExit();
 const log = openLog(settings.logLevel);
 const logger = temporalLogger(log);
 Runtime.install({
@@ -82,7 +84,7 @@ async function work(): Promise<void> {
           connection,
           namespace,
           prefix: settings.taskQueuePrefix,
-          activities: createActivities(db),
+          activities: createActivities(db, providers),
           workflowBundle,
           claims: settings.claimConnections,
           changes: settings.changeConnections,
@@ -147,9 +149,10 @@ function temporalSettings() {
   return { address: settings.temporalAddress, namespace: settings.temporalNamespace };
 }
 
-function settingsOrExit(): WorkerSettings {
+function settingsOrExit(): { settings: WorkerSettings; providers: PaymentProviders } {
   try {
-    return readSettings();
+    const settings = readSettings();
+    return { settings, providers: providersOf(settings) };
   } catch (error) {
     if (!(error instanceof InvalidSettings)) throw error;
     process.stderr.write(`${error.message}\n`);

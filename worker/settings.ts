@@ -25,6 +25,14 @@ const environment = z.object({
   TAHAN_CHANGE_CONNECTIONS: count(4, 100),
   /** Open holds kept in memory, about 1 MB each; others are read again when something happens. */
   TAHAN_CACHED_HOLDS: count(1000, 100_000),
+  /** The provider that is asked for refunds (docs/payment-provider.md), and the secret shared with it. */
+  TAHAN_REFUND_URL: text.optional(),
+  TAHAN_REFUND_SECRET: text.optional(),
+  /** For the refunds of payments that Stripe reported. */
+  STRIPE_API_KEY: z
+    .string()
+    .regex(/^(sk|rk)_(test|live)_\w+$/, { error: 'must begin with sk_ or rk_' })
+    .optional(),
   TAHAN_LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
     .default('info'),
@@ -42,6 +50,8 @@ export interface WorkerSettings {
   claimConnections: number;
   changeConnections: number;
   cachedHolds: number;
+  refunds: { url: string; secret: string } | undefined;
+  stripeApiKey: string | undefined;
   logLevel: string;
   exitWithParent: boolean;
 }
@@ -73,9 +83,18 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): WorkerSettin
     claimConnections: found.TAHAN_CLAIM_CONNECTIONS,
     changeConnections: found.TAHAN_CHANGE_CONNECTIONS,
     cachedHolds: found.TAHAN_CACHED_HOLDS,
+    refunds: refundsOf(found.TAHAN_REFUND_URL, found.TAHAN_REFUND_SECRET),
+    stripeApiKey: found.STRIPE_API_KEY,
     logLevel: found.TAHAN_LOG_LEVEL,
     exitWithParent: found.TAHAN_EXIT_WITH_PARENT,
   };
+}
+
+function refundsOf(url: string | undefined, secret: string | undefined) {
+  if (url === undefined && secret === undefined) return undefined;
+  if (url === undefined || secret === undefined)
+    throw new InvalidSettings('TAHAN_REFUND_URL and TAHAN_REFUND_SECRET belong together');
+  return { url, secret };
 }
 
 /** TAHAN_STOCK_LOCK_TIMEOUT_SECONDS has its rule in db/, where it is applied. */

@@ -73,6 +73,7 @@ export interface Service {
   shopKey: string;
   operatorKey: string;
   secret: string;
+  stripeSecret: string;
   /** What the API logged. */
   log: string[];
   send<T = Hold>(method: string, path: string, sent?: Sent): Promise<Answer<T>>;
@@ -133,11 +134,16 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
   const engine_ = await engine(createActivities(activitiesDb, () => options.provider));
   if (options.workers ?? true) await engine_.start();
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
+  const stripeSecret = `whsec_${randomBytes(24).toString('hex')}`;
   const log: string[] = [];
   const parts: ApiParts = {
     db: shop.db,
     holds: engine_.holds,
-    settings: { webhookSecrets: [secret], claimsInFlight: options.claimsInFlight ?? 60 },
+    settings: {
+      webhookSecrets: [secret],
+      stripeWebhookSecrets: [stripeSecret],
+      claimsInFlight: options.claimsInFlight ?? 60,
+    },
     logger: pino({ level: 'info' }, { write: (line) => void log.push(line) }),
   };
   const changed = (own: ApiParts) => ({
@@ -156,6 +162,7 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
     shopKey,
     operatorKey,
     secret,
+    stripeSecret,
     log,
     async send<T>(method: string, path: string, sent: Sent = {}) {
       const key = sent.key === undefined ? shopKey : sent.key;

@@ -1,0 +1,24 @@
+import { signedHttp } from '../activities/payments/signedHttp.js';
+import { stripeProvider } from '../activities/payments/stripe.js';
+import type { PaymentProviders } from '../activities/sendRefund.js';
+import { InvalidSettings } from './settings.js';
+import type { WorkerSettings } from './settings.js';
+
+/**
+ * Whom a worker can ask for refunds: Stripe for the payments that Stripe reported, and one provider
+ * that speaks the protocol of docs/payment-provider.md for all others.
+ * @throws InvalidSettings when what is set can't be used
+ */
+export function providersOf({ refunds, stripeApiKey }: WorkerSettings): PaymentProviders {
+  const stripe = stripeApiKey === undefined ? undefined : stripeProvider({ apiKey: stripeApiKey });
+  const others = refunds === undefined ? undefined : usable(() => signedHttp(refunds));
+  return (name) => (name === 'stripe' ? stripe : others);
+}
+
+function usable<T>(make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    throw new InvalidSettings(`TAHAN_REFUND_URL, TAHAN_REFUND_SECRET: ${(error as Error).message}`);
+  }
+}
