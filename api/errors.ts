@@ -23,7 +23,7 @@ export const errors = {
     status: 401,
     title: 'The signature of the delivery is not valid',
     whatToDo:
-      'Sign the raw body by Standard Webhooks with the shared secret, with a clock that is right within 5 minutes.',
+      'Sign the raw body with the shared secret, by Standard Webhooks or as Stripe does, with a clock that is right within 5 minutes.',
   },
   FORBIDDEN: {
     status: 403,

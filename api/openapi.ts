@@ -47,17 +47,13 @@ function pathOf(one: Route): RouteConfig {
   };
 }
 
-function headersOf({ role, idempotencyKey }: Route) {
+function headersOf({ signature = [], idempotencyKey }: Route) {
   const headers: Record<string, z.ZodType> = {};
   const key = z.string().min(1).max(255);
   if (idempotencyKey !== undefined) {
     headers['Idempotency-Key'] = idempotencyKey === 'required' ? key : key.optional();
   }
-  if (role === 'signed') {
-    for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature']) {
-      headers[name] = z.string();
-    }
-  }
+  for (const name of signature) headers[name] = z.string();
   return Object.keys(headers).length > 0 ? { headers: z.object(headers) } : {};
 }
 

@@ -25,6 +25,7 @@ export const paymentRoutes: Route[] = [
     path: '/v1/payments/events',
     summary: 'A payment event, signed by Standard Webhooks',
     role: 'signed',
+    signature: ['webhook-id', 'webhook-timestamp', 'webhook-signature'],
     query: schemas.noQuery,
     body: schemas.paymentEvent,
     answers: {
@@ -70,6 +71,7 @@ export const paymentRoutes: Route[] = [
     path: '/v1/payments/stripe/events',
     summary: 'A payment event of Stripe, with its Stripe-Signature',
     role: 'signed',
+    signature: ['stripe-signature'],
     query: schemas.noQuery,
     body: schemas.anyEvent,
     answers: {

@@ -15,6 +15,8 @@ export interface Route {
   summary: string;
   /** The least role that may call it; `none` needs no key, `signed` needs a valid signature. */
   role: Role | 'none' | 'signed';
+  /** Of a `signed` route: the headers that its signature is made of. */
+  signature?: string[];
   query: z.ZodType;
   body?: z.ZodType;
   /** Whether the Idempotency-Key header is required, allowed, or of no meaning. */
