@@ -83,7 +83,8 @@ export async function pay(
     const ended = teller.tell(views, now);
     if (ended) return true;
     if (performance.now() > end) {
-      for (const view of views) say('end', `${view.payment_id}: ${notYet(view, now)}`);
+      for (const view of views)
+        say('end', `${view.payment_id}: ${ending(view, now) ?? notYet(view, now)}`);
       return false;
     }
     await sleep(250, undefined, { signal });

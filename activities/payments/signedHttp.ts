@@ -29,7 +29,6 @@ export function signedHttp({
   const webhook = new Webhook(theSecret(secret));
 
   async function call(request: RefundRequest, signal: AbortSignal, body?: string): Promise<Answer> {
-    signal.throwIfAborted();
     if (!/^[\x21-\x7e]{1,255}$/.test(request.key))
       throw new Error("The refund's key must be 1 to 255 printable ASCII characters");
     const now = new Date();

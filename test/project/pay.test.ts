@@ -111,6 +111,14 @@ it('pay says what a payment still waits for when its time is over', async () => 
   const system = await running((row) => void (row.settlement = 'REFUND_DUE'));
   expect(await system.pay(holdId, { after_ms: 3_600_000 }, { waitMs: 0 })).toBe(false);
   expect(system.said()).toContain('its webhook is still to come');
+
+  let paid = 0;
+  const other = await running(
+    (row) => void (row.settlement = ++paid === 1 ? 'APPLIED' : 'REFUND_DUE'),
+  );
+  expect(await other.pay(holdId, { payments: 2 }, { waitMs: 1500 })).toBe(false);
+  expect(other.said()).toMatch(/end: \S+: APPLIED$/m);
+  expect(other.said()).toMatch(/end: \S+: REFUND_DUE, not ended yet/);
 });
 
 it('pay for an unknown hold or order says so, and no money moves', async () => {

@@ -147,7 +147,7 @@ describe('the sandbox delivers webhooks as a payment provider does', () => {
         verify(heard.raw, heard.rawHeaders, [secret]);
         return taken;
       } catch {
-        return { status: 403, body: { code: 'SIGNATURE_INVALID' } };
+        return { status: 401, body: { code: 'SIGNATURE_INVALID' } };
       }
     };
     const server = await api(check);
@@ -162,7 +162,7 @@ describe('the sandbox delivers webhooks as a payment provider does', () => {
     const [once, always] = await delivered(sandbox);
     expect(once).toMatchObject({
       state: 'delivered',
-      tries: [{ status: 403, signed: 'badly' }, { status: 200 }],
+      tries: [{ status: 401, signed: 'badly' }, { status: 200 }],
     });
     expect(always!.state).toBe('given_up');
     for (const heard of server.heard.slice(2)) read(heard, { signed: false });

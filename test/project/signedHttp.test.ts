@@ -59,6 +59,8 @@ describe('refunds over signed HTTP, what is said and what is understood', () => 
     ['200 with null', { status: 200, body: 'null' }],
     ['200 with another form', { status: 200, body: { refund: 'PRIVATE', refunds: {} } }],
     ['204', { status: 204 }],
+    ['201 without an id', { status: 201, body: { status: 'succeeded' } }],
+    ['201 in an unknown state', { status: 201, body: { refund_id: 're_1', status: 'perhaps' } }],
     ['no answer at all', 'cut'],
     [
       'more than 64 KB',
@@ -181,7 +183,7 @@ describe('refunds over signed HTTP, what is said and what is understood', () => 
     const { server, provider } = await answering(() => {
       abort.abort(reason);
       return new Promise(() => undefined);
-    });
+    }, 600_000);
     await expect(provider.refund(refundOf(), abort.signal)).rejects.toBe(reason);
     await expect(provider.findRefund(refundOf(), abort.signal)).rejects.toBe(reason);
     expect(server.heard).toHaveLength(1);
@@ -223,7 +225,8 @@ describe('refunds over signed HTTP, what is said and what is understood', () => 
     ])
       expect(made(url), url).toThrow(/address must be https|address is no URL/);
     for (const url of [
-      'https://user:hush@pay.example',
+      'https://hush@pay.example',
+      'https://:hush@pay.example',
       'https://pay.example/?key=hush',
       'https://pay.example/#hush',
     ])
