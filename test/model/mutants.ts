@@ -193,7 +193,7 @@ export const mutants: Mutant[] = [
     file: 'extend.sql',
     changes: [
       [
-        "  if found and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then",
+        "  if v_known is not null and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then",
         '  if false then',
       ],
       ['v_answer, v_now);', 'v_answer, v_now) on conflict do nothing;'],
@@ -247,13 +247,24 @@ export const mutants: Mutant[] = [
 
 /** Puts a mutant's functions in place of the real ones. */
 export async function applyMutant(url: string, { name, file, changes }: Mutant): Promise<void> {
-  let text = readFileSync(new URL(`../../db/functions/${file}`, import.meta.url), 'utf8');
-  for (const [from, to] of changes) {
-    if (text.split(from).length !== 2)
-      throw new Error(`mutant "${name}": not exactly once in ${file}: ${from}`);
-    text = text.replace(from, () => to);
-  }
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  await client.query(text).finally(() => client.end());
+  await client.query(changedFunctions(name, file, changes)).finally(() => client.end());
+}
+
+/** Those functions of a file that the changes touch, in their changed form, and no other. */
+export function changedFunctions(name: string, file: string, changes: Mutant['changes']): string {
+  const text = readFileSync(new URL(`../../db/functions/${file}`, import.meta.url), 'utf8');
+  const functions = text.split(/^(?=create or replace function )/m);
+  const touched = new Set<number>();
+  for (const [from, to] of changes) {
+    const found = functions.flatMap((each, at) => (each.includes(from) ? [at] : []));
+    const [at] = found;
+    if (at === undefined || found.length > 1 || functions[at]!.split(from).length !== 2) {
+      throw new Error(`mutant "${name}": not exactly once in ${file}: ${from}`);
+    }
+    functions[at] = functions[at]!.replace(from, () => to);
+    touched.add(at);
+  }
+  return [...touched].map((at) => functions[at]).join('\n');
 }
