@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import type { ClaimRequest } from '../../db/claim.js';
+import { confirm } from '../../db/confirm.js';
+import { expire } from '../../db/expire.js';
 import { DatabaseFault } from '../../db/faults.js';
 import type { Shop } from './shop.js';
 
@@ -147,6 +149,26 @@ export async function said(work: Promise<{ outcome: string }>): Promise<string> 
     const code = String((error as { code?: unknown }).code ?? error);
     return /^TH00[123]$|_(BUSY|TIMEOUT|PROGRESS)$/.test(code) ? 'gave up' : code;
   }
+}
+
+/** What was recorded of a payment: its outcome, whether it was in time, and what became of it. */
+export async function recorded(work: Promise<object>): Promise<string> {
+  const { outcome, inTime, settlement } = (await work) as Record<string, unknown>;
+  return [outcome, { true: 'in time', false: 'late' }[String(inTime)], settlement]
+    .filter(Boolean)
+    .join(', ');
+}
+
+/** What the workflow does at the end of a hold: expire, and confirm what is pending. */
+export async function endOf(shop: Shop, hold: string): Promise<string[]> {
+  const steps: string[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const answer = await expire(shop.db, hold);
+    steps.push(answer.outcome);
+    if (answer.outcome !== 'PAYMENT_PENDING') break;
+    steps.push(await said(confirm(shop.db, hold, answer.payment)));
+  }
+  return steps;
 }
 
 /** The same thing so many times at once. */
