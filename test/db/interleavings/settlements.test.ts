@@ -148,4 +148,30 @@ describeEachPostgres('money that settles nothing', (version) => {
       ],
     },
   );
+
+  decided(
+    'F27: a confirmation whose answer was lost is repeated and hears that the order is paid',
+    async (shop) => {
+      const sku = await shop.product([1]);
+      const hold = await shop.hold({ [sku]: 1 });
+      const payment = await shop.pay(hold);
+      const first = await said(confirm(shop.db, hold, payment));
+      await shop.shiftClock(11 * minute);
+      return [first, await said(confirm(shop.db, hold, payment))];
+    },
+    {
+      right: ['CONFIRMED', 'ALREADY_CONFIRMED'],
+      wrong: [
+        [
+          confirming('no open hold is read as too late', [
+            '  if v_payment.settlement is not null then',
+            `  if v_hold.status <> 'HELD' then
+               return jsonb_build_object('outcome', 'TOO_LATE', 'settlement', 'REFUND_DUE', 'reason', 'LATE');
+             elsif v_payment.settlement is not null then`,
+          ]),
+          ['CONFIRMED', 'TOO_LATE'],
+        ],
+      ],
+    },
+  );
 });
