@@ -114,21 +114,6 @@ describeEachPostgres('a late payment', (version) => {
     }
   });
 
-  it('A4: while another payment in time is pending, a late one must wait for it, and is then surplus', async () => {
-    const sku = await shop.product([1], accepting);
-    const hold = await shop.hold({ [sku]: 1 });
-    const { provider, paymentId } = await shop.pay(hold);
-    const inTime = { provider, paymentId };
-    await shop.shiftClock(601_000);
-    const late = await shop.pay(hold);
-    expect(await confirm(shop.db, hold, late)).toEqual({
-      outcome: 'PAYMENT_PENDING',
-      payment: inTime,
-    });
-    expect(await confirm(shop.db, hold, inTime)).toEqual({ outcome: 'CONFIRMED', late: false });
-    expect(await confirm(shop.db, hold, late)).toEqual({ outcome: 'SURPLUS' });
-  });
-
   it('R11: a payment for a CANCELLED or a REJECTED hold is refunded under every policy', async () => {
     for (const latePayment of ['refund', 'review', 'accept_if_available'] as const) {
       const sku = await shop.product([1], { latePayment });

@@ -1,12 +1,11 @@
 import { expect, it } from 'vitest';
-import { cancel } from '../../db/cancel.js';
 import { confirm } from '../../db/confirm.js';
 import { expire } from '../../db/expire.js';
 import { readHold } from '../../db/readHold.js';
 import type { PaymentEvent } from '../../db/recordPayment.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { counts, everything, statusOf, tally } from './books.js';
-import { atOnce, beingPaid, otherOnBins, whenWaiting } from './rivals.js';
+import { atOnce, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('a payment', (version) => {
@@ -38,18 +37,6 @@ describeEachPostgres('a payment', (version) => {
     expect(await expire(shop.db, hold)).toEqual({ outcome: 'EXPIRED' });
     expect(await confirm(shop.db, hold, payment)).toEqual(refused);
     await shop.hold({ [sku]: 1 });
-  });
-
-  it('R05, R35: cancelling never races a payment into a double: what is being paid is not cancelled', async () => {
-    const sku = await shop.product([1]);
-    const hold = await shop.hold({ [sku]: 1 });
-    const payment = await beingPaid(shop, hold, `p-${hold}`);
-    const cancelling = cancel(shop.db, hold, 'changed my mind', 'buyer');
-    await whenWaiting(shop, 'tahan.cancel');
-    await payment.commit();
-    const paid = { provider: 'test', paymentId: `p-${hold}` };
-    expect(await cancelling).toEqual({ outcome: 'PAYMENT_PENDING', payment: paid });
-    expect(await confirm(shop.db, hold, paid)).toMatchObject({ outcome: 'CONFIRMED' });
   });
 
   it('R34: all lines are confirmed or none: when the second of two products fails, the first is not sold', async () => {

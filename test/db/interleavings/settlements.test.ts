@@ -2,6 +2,7 @@ import { confirm } from '../../../db/confirm.js';
 import { extend } from '../../../db/extend.js';
 import type { PaymentRef } from '../../../db/values.js';
 import { describeEachPostgres } from '../../setup/database.js';
+import { ledger } from '../books.js';
 import { endOf, other, recorded, said, whenWaiting } from '../rivals.js';
 import { bothForms, mutant } from '../wrongForms.js';
 import type { WrongForm } from '../wrongForms.js';
@@ -172,6 +173,100 @@ describeEachPostgres('money that settles nothing', (version) => {
           ['CONFIRMED', 'TOO_LATE'],
         ],
       ],
+    },
+  );
+
+  const accepting = { latePayment: 'accept_if_available' as const };
+  const confirmCall = 'select tahan.confirm($1, $2, $3) as answer';
+
+  decided(
+    'F25, F27: of two payments confirmed at once the second waits for the first and is surplus',
+    async (shop) => {
+      const sku = await shop.product([1]);
+      const hold = await shop.hold({ [sku]: 1 });
+      const [one, two] = [await shop.pay(hold), await shop.pay(hold)];
+      const first = await other<{ outcome: string }>(shop, confirmCall, [
+        hold,
+        one.provider,
+        one.paymentId,
+      ]);
+      const second = said(confirm(shop.db, hold, two));
+      await whenWaiting(shop, 'tahan.confirm');
+      await first.commit();
+      return [first.answer.outcome, await second];
+    },
+    {
+      right: ['CONFIRMED', 'SURPLUS'],
+      wrong: [[mutant('confirm trusts a status read before the lock'), ['CONFIRMED', '23514']]],
+    },
+  );
+
+  decided(
+    'A6, R11: a late payment that waits for the expiry of its hold claims the units again',
+    async (shop) => {
+      const sku = await shop.product([1], accepting);
+      const hold = await shop.hold({ [sku]: 1 });
+      await shop.shiftClock(11 * minute);
+      const payment = await shop.pay(hold);
+      const expiring = await other(shop, 'select tahan.expire($1) as answer', [hold]);
+      const confirming = said(confirm(shop.db, hold, payment));
+      await whenWaiting(shop, 'tahan.confirm');
+      await expiring.commit();
+      return [await confirming, ...(await ledger(shop, { hold }))];
+    },
+    {
+      right: [
+        'CONFIRMED',
+        'reserve 1 b1',
+        'release_reservation 1 b1',
+        'reserve 1 b1',
+        'confirm_sold 1 b1',
+      ],
+      wrong: [
+        [
+          mutant('confirm trusts a status read before the lock'),
+          ['23514', 'reserve 1 b1', 'release_reservation 1 b1'],
+        ],
+      ],
+    },
+  );
+
+  decided(
+    'A4: while a payment in time is pending a late one must wait for it, and is then surplus',
+    async (shop) => {
+      const sku = await shop.product([1], accepting);
+      const hold = await shop.hold({ [sku]: 1 });
+      const inTime = await shop.pay(hold);
+      await shop.shiftClock(11 * minute);
+      const late = await shop.pay(hold);
+      const answers = [];
+      for (const payment of [late, inTime, late]) {
+        answers.push(await said(confirm(shop.db, hold, payment)));
+      }
+      return answers;
+    },
+    {
+      right: ['PAYMENT_PENDING', 'CONFIRMED', 'SURPLUS'],
+      wrong: [
+        [
+          mutant('a late payment overtakes a pending one'),
+          ['CONFIRMED', 'SURPLUS', 'ALREADY_CONFIRMED'],
+        ],
+      ],
+    },
+  );
+
+  decided(
+    'R11: late money confirms nothing unless the product says so, also while the hold is still HELD',
+    async (shop) => {
+      const sku = await shop.product([1]);
+      const hold = await shop.hold({ [sku]: 1 });
+      await shop.shiftClock(11 * minute);
+      return said(confirm(shop.db, hold, await shop.pay(hold)));
+    },
+    {
+      right: 'TOO_LATE',
+      wrong: [[mutant('late acceptance under every policy'), 'CONFIRMED']],
     },
   );
 });
