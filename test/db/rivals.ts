@@ -85,7 +85,8 @@ export async function whenWaiting(
   unless?: Promise<unknown>,
 ): Promise<void> {
   let ended = false;
-  void unless?.finally(() => (ended = true));
+  const end = () => void (ended = true);
+  unless?.then(end, end);
   while (!ended) {
     const [row] = await shop.query<{ waiting: number }>(
       `select count(*)::int as waiting from pg_stat_activity
@@ -107,7 +108,8 @@ export async function whenBehind(
 ): Promise<void> {
   const { rows } = await rival.client.query<{ pid: number }>('select pg_backend_pid() as pid');
   let ended = false;
-  void unless.finally(() => (ended = true));
+  const end = () => void (ended = true);
+  unless.then(end, end);
   while (!ended) {
     const waiting = await shop.query(
       `select from pg_stat_activity where datname = current_database()

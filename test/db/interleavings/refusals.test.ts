@@ -93,7 +93,8 @@ describeEachPostgres('what a claim is refused for', (version) => {
       const sku = await shop.product([1]);
       const by = { actor: 'operator', reason: 'delivery' };
       const seller = await other(shop, ...claimCall(await shop.request({ [sku]: 1 })));
-      const claiming = said(shop.claim({ [sku]: 1 }));
+      const request = await shop.request({ [sku]: 1 }, { claimDeadline: await shop.now(60_000) });
+      const claiming = said(call(await shop.session(), ...claimCall(request)));
       await whenWaiting(shop, 'tahan.claim');
       await putBin(shop.db, { sku, code: 'b2' }, by);
       const filled = { ...by, sku, bin: 'b2', requestId: 'in', reference: null };
