@@ -140,4 +140,54 @@ describeEachPostgres('attempts of one claim', (version) => {
       ],
     },
   );
+
+  decided(
+    'A7, H8: an extension and a count that are repeated while the first attempt still runs happen once',
+    async (shop) => {
+      const sku = await shop.product([5], { maxHoldSeconds: 900 });
+      const hold = await shop.hold({ [sku]: 1 });
+      const calls: [string, unknown[]][] = [
+        [`select tahan.extend($1, 60, 'same', 'buyer') as answer`, [hold]],
+        [`select tahan.adjust($1, 'b1', -1, 'count', 'operator', 'same', null) as answer`, [sku]],
+      ];
+      const answers: string[] = [];
+      for (const [text, values] of calls) {
+        const first = await other<{ outcome: string }>(shop, text, values);
+        const repeat = said(call(await shop.session(), text, values));
+        await whenWaiting(shop, text.slice(0, 19));
+        await first.commit();
+        answers.push(first.answer.outcome, await repeat);
+      }
+      const [row] = await shop.query<{ extensions: number }>(
+        'select extensions from tahan.holds where id = $1',
+        [hold],
+      );
+      return { answers, extensions: row!.extensions, counts: await counts(shop, sku) };
+    },
+    {
+      right: {
+        answers: ['EXTENDED', 'EXTENDED', 'DONE', 'DONE'],
+        extensions: 1,
+        counts: { available: 3, held: 1, sold: 0, total: 4 },
+      },
+      wrong: [
+        [
+          mutant('extend without its request id'),
+          {
+            answers: ['EXTENDED', 'EXTENDED', 'DONE', 'DONE'],
+            extensions: 2,
+            counts: { available: 3, held: 1, sold: 0, total: 4 },
+          },
+        ],
+        [
+          mutant('adjust without its request id'),
+          {
+            answers: ['EXTENDED', 'EXTENDED', 'DONE', 'DONE'],
+            extensions: 1,
+            counts: { available: 2, held: 1, sold: 0, total: 3 },
+          },
+        ],
+      ],
+    },
+  );
 });
