@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest';
 import { cancel } from '../../db/cancel.js';
+import { confirm } from '../../db/confirm.js';
+import { conflicts } from '../../db/database.js';
 import { readAvailability } from '../../db/readAvailability.js';
 import { readHold } from '../../db/readHold.js';
 import { restock } from '../../db/restock.js';
@@ -56,6 +58,27 @@ describeEachPostgres('the bins of a product', (version) => {
     const answers = await atOnce(11, () => shop.claim({ [sku]: 1 }));
     expect(tally(answers)).toEqual({ HELD: 10, INSUFFICIENT_STOCK: 1 });
     expect(await bins(shop, sku)).toEqual(Array(10).fill([0, 1, 0]));
+  });
+
+  it('R04: 50 units in ten buckets of 5: in a race of 40 orders, paid or cancelled, each bucket keeps its 5 and sells none twice', async () => {
+    const sku = await shop.product(Array<number>(10).fill(5), { allocation: 'spread' });
+    const before = conflicts.repeated;
+    const claimDeadline = await shop.now(60_000);
+    const answers = await atOnce(40, async (index) => {
+      const lines = { [sku]: 1 + (index % 3) };
+      const answer = await shop.claim(lines, { claimDeadline });
+      if (answer.outcome !== 'HELD') return answer;
+      if (index % 2) return confirm(shop.db, answer.holdId, await shop.pay(answer.holdId));
+      return cancel(shop.db, answer.holdId, 'changed my mind', 'buyer');
+    });
+    const { CONFIRMED, CANCELLED } = tally(answers);
+    expect(CONFIRMED).toBeGreaterThan(0);
+    expect(CANCELLED).toBeGreaterThan(0);
+    for (const [available, held, sold] of await bins(shop, sku)) {
+      expect([available + sold, held]).toEqual([5, 0]);
+    }
+    // Each bucket's chain in the ledger is audited after the test.
+    expect(conflicts.repeated - before).toBe(0);
   });
 
   it('R04: spread passes a bucket that somebody has locked, and starts at different ones', async () => {

@@ -1,10 +1,9 @@
 import { expect, it } from 'vitest';
 import { claim } from '../../db/claim.js';
 import { readAfterDeadline } from '../../db/readCheckout.js';
-import { readHold } from '../../db/readHold.js';
 import { describeEachPostgres } from '../setup/database.js';
-import { counts, everything, statusOf } from './books.js';
-import { other, otherOnBins, whenWaiting, claimCall } from './rivals.js';
+import { everything, statusOf } from './books.js';
+import { other, otherOnBins, claimCall } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('the deadline of a claim', (version) => {
@@ -38,36 +37,6 @@ describeEachPostgres('the deadline of a claim', (version) => {
     }
     const again = { ...request, claimDeadline: await shop.now(3_500) };
     expect((await claim(shop.db, again)).outcome).toBe('HELD');
-  });
-
-  it('F4: a claim that gets its locks after its deadline, although nobody made it wait too long for one, takes nothing', async () => {
-    const sku = await shop.product([1]);
-    const blocker = await otherOnBins(shop, sku);
-    const request = await shop.request({ [sku]: 1 });
-    const claiming = claim(shop.db, request);
-    await whenWaiting(shop, 'tahan.claim');
-    await shop.shiftClock(4_000);
-    await blocker.rollback();
-    expect(await claiming).toEqual({ outcome: 'CLAIM_TOO_LATE' });
-    expect(await counts(shop, sku)).toMatchObject({ available: 1, held: 0 });
-  });
-
-  it('A14: the window of a hold counts from when its locks are held: a hold of 1 s that waited longer is born with all of it', async () => {
-    const sku = await shop.product([1]);
-    const blocker = await otherOnBins(shop, sku);
-    const request = await shop.request(
-      { [sku]: 1 },
-      { holdSeconds: 1, claimDeadline: await shop.now(60_000) },
-    );
-    const claiming = claim(shop.db, request);
-    await whenWaiting(shop, 'tahan.claim');
-    await shop.shiftClock(10_000);
-    await blocker.rollback();
-    const answer = await claiming;
-    if (answer.outcome !== 'HELD') throw new Error(answer.outcome);
-    expect(answer.remainingMs).toBeGreaterThan(500);
-    const hold = await readHold(shop.db, answer.holdId);
-    expect(Date.parse(hold!.expiresAt!) - Date.parse(hold!.createdAt)).toBe(1_000);
   });
 
   it('F8: after its deadline a claim is being decided while its key is busy; then it is its row, or nothing for ever', async () => {

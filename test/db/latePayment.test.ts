@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { cancel } from '../../db/cancel.js';
 import { claim } from '../../db/claim.js';
@@ -7,7 +6,7 @@ import { expire } from '../../db/expire.js';
 import { readHold } from '../../db/readHold.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { counts, ledger, statusOf, tally } from './books.js';
-import { atOnce, otherOnBins, whenWaiting } from './rivals.js';
+import { atOnce } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('a late payment', (version) => {
@@ -100,23 +99,6 @@ describeEachPostgres('a late payment', (version) => {
     expect(await counts(shop, a)).toMatchObject({ available: 1, held: 0, sold: 0 });
   });
 
-  it('A6, A12: the limit of the buyer counts when an EXPIRED hold claims again, also against a claim of the same moment', async () => {
-    const sku = await shop.product([9], { ...accepting, perBuyerLimit: 2 });
-    const buyer = { buyerId: randomUUID() };
-    const hold = await shop.hold({ [sku]: 2 }, buyer);
-    await shop.shiftClock(601_000);
-    await expire(shop.db, hold);
-    const [payment, blocker] = [await shop.pay(hold), await otherOnBins(shop, sku)];
-    const claiming = shop.claim({ [sku]: 1 }, buyer);
-    await whenWaiting(shop, 'tahan.claim');
-    const confirming = confirm(shop.db, hold, payment);
-    await whenWaiting(shop, 'tahan.confirm');
-    await blocker.rollback();
-    expect((await claiming).outcome).toBe('HELD');
-    expect(await confirming).toEqual(refunded);
-    expect(await counts(shop, sku)).toMatchObject({ held: 1, sold: 0 });
-  });
-
   it('B08: a late payment and a claim of the last unit in the same moment: one owns it, the other is refused or refunded, in 20 rounds', async () => {
     for (let round = 1; round <= 20; round += 1) {
       const sku = await shop.product([1], accepting);
@@ -130,21 +112,6 @@ describeEachPostgres('a late payment', (version) => {
       const { held, sold } = await counts(shop, sku);
       expect(held + sold).toBe(1);
     }
-  });
-
-  it('A4: while another payment in time is pending, a late one must wait for it, and is then surplus', async () => {
-    const sku = await shop.product([1], accepting);
-    const hold = await shop.hold({ [sku]: 1 });
-    const { provider, paymentId } = await shop.pay(hold);
-    const inTime = { provider, paymentId };
-    await shop.shiftClock(601_000);
-    const late = await shop.pay(hold);
-    expect(await confirm(shop.db, hold, late)).toEqual({
-      outcome: 'PAYMENT_PENDING',
-      payment: inTime,
-    });
-    expect(await confirm(shop.db, hold, inTime)).toEqual({ outcome: 'CONFIRMED', late: false });
-    expect(await confirm(shop.db, hold, late)).toEqual({ outcome: 'SURPLUS' });
   });
 
   it('R11: a payment for a CANCELLED or a REJECTED hold is refunded under every policy', async () => {

@@ -4,7 +4,7 @@ import { confirm } from '../../db/confirm.js';
 import { expire } from '../../db/expire.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { counts, ledger, statusOf, tally } from './books.js';
-import { atOnce, claimCall, other, otherOnBins, whenWaiting } from './rivals.js';
+import { atOnce } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('the limit per buyer', (version) => {
@@ -36,17 +36,6 @@ describeEachPostgres('the limit per buyer', (version) => {
     expect(await counts(shop, sku)).toMatchObject({ held: 6 });
   });
 
-  it('A12: the second claim waits for the first one of the same buyer and then counts it, on two real connections', async () => {
-    const sku = await shop.product([9], { perBuyerLimit: 1, allocation: 'spread' });
-    const buyerId = 'dora';
-    const request = await shop.request({ [sku]: 1 }, { buyerId });
-    const first = await other(shop, ...claimCall(request));
-    const second = shop.claim({ [sku]: 1 }, { buyerId });
-    await whenWaiting(shop, 'tahan.claim');
-    await first.commit();
-    expect((await second).outcome).toBe('BUYER_LIMIT');
-  });
-
   it('B17: what was paid counts for ever, what was cancelled or has expired no longer', async () => {
     const sku = await shop.product([9], { perBuyerLimit: 2 });
     const buyer = { buyerId: 'emil' };
@@ -76,25 +65,6 @@ describeEachPostgres('the limit per buyer', (version) => {
     ]);
   });
 
-  it('A12: an overdue hold that was paid in time still counts, also when its payment is recorded at this moment', async () => {
-    const sku = await shop.product([9], { perBuyerLimit: 1 });
-    const buyer = { buyerId: 'gina' };
-    const hold = await shop.hold({ [sku]: 1 }, buyer);
-    const payment = await other<{ inTime: boolean }>(
-      shop,
-      `select tahan.record_payment('test', 'gina-pays', null, 'succeeded', $1, null, 1, 'EUR', '{}') as answer`,
-      [hold],
-    );
-    expect(payment.answer.inTime).toBe(true);
-    await shop.shiftClock(601_000);
-    const again = shop.claim({ [sku]: 1 }, buyer);
-    await whenWaiting(shop, 'tahan.claim');
-    await payment.commit();
-    expect((await again).outcome).toBe('BUYER_LIMIT');
-    const paid = { provider: 'test', paymentId: 'gina-pays' };
-    expect(await confirm(shop.db, hold, paid)).toEqual({ outcome: 'CONFIRMED', late: false });
-  });
-
   it('A12: a refusal by the limit gives no overdue unit of the buyer away', async () => {
     const sku = await shop.product([9], { perBuyerLimit: 3 });
     const buyer = { buyerId: 'hugo' };
@@ -104,18 +74,5 @@ describeEachPostgres('the limit per buyer', (version) => {
     expect(await statusOf(shop, overdue)).toBe('HELD');
     await shop.hold({ [sku]: 3 }, buyer);
     expect(await statusOf(shop, overdue)).toBe('EXPIRED');
-  });
-
-  it("A12, B17: when the buyer's own hold ends while the claim waits for a bin, the claim begins again and gets its units", async () => {
-    const sku = await shop.product([9], { perBuyerLimit: 1 });
-    const buyer = { buyerId: 'ida', claimDeadline: await shop.now(1_000_000) };
-    const own = await shop.hold({ [sku]: 1 }, buyer);
-    const blocker = await otherOnBins(shop, sku);
-    const claiming = shop.claim({ [sku]: 1 }, buyer);
-    await whenWaiting(shop, 'tahan.claim');
-    await shop.shiftClock(601_000);
-    await blocker.rollback();
-    expect((await claiming).outcome).toBe('HELD');
-    expect(await statusOf(shop, own)).toBe('EXPIRED');
   });
 });

@@ -4,10 +4,9 @@ import { cancel } from '../../db/cancel.js';
 import { claim } from '../../db/claim.js';
 import { confirm } from '../../db/confirm.js';
 import { conflicts } from '../../db/database.js';
-import { expire } from '../../db/expire.js';
 import { describeEachPostgres } from '../setup/database.js';
-import { counts, statusOf, tally } from './books.js';
-import { atOnce, claimCall, other, otherOnBins, whenWaiting } from './rivals.js';
+import { counts, tally } from './books.js';
+import { atOnce, claimCall, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('the order of locks', (version) => {
@@ -64,95 +63,6 @@ describeEachPostgres('the order of locks', (version) => {
       }
     }
     expect(conflicts.repeated - before).toBe(0);
-  });
-
-  it('A2: a claim that needs more overdue holds than it locked at first lets its bins go before it waits for another hold', async () => {
-    const sku = await shop.product([9]);
-    // The first try locks the eight that end first.
-    const ninth = await shop.hold({ [sku]: 1 }, { holdSeconds: 9 });
-    for (let i = 1; i <= 8; i += 1) await shop.hold({ [sku]: 1 }, { holdSeconds: i });
-    await shop.shiftClock(60_000);
-    const blocker = await other(shop, 'select from tahan.holds where id = $1 for update', [ninth]);
-    const claiming = shop.claim({ [sku]: 9 });
-    await whenWaiting(shop, 'tahan.claim');
-    const bin = await other(shop, 'select from tahan.bins where sku = $1 for update nowait', [sku]);
-    await bin.rollback();
-    await blocker.rollback();
-    expect((await claiming).outcome).toBe('HELD');
-    expect(await counts(shop, sku)).toMatchObject({ available: 0, held: 9 });
-  });
-
-  it('A2: the bins of other products that an overdue hold has are locked in order too, before anything is given back', async () => {
-    const [a, b] = [await shop.product([1]), await shop.product([1])].sort() as [string, string];
-    const overdue = await shop.hold({ [a]: 1, [b]: 1 });
-    await shop.shiftClock(601_000);
-    const blocker = await otherOnBins(shop, a);
-    const claiming = shop.claim({ [b]: 1 });
-    await whenWaiting(shop, 'tahan.claim');
-    const lock = 'select from tahan.bins where sku = $1 for update nowait';
-    await (await other(shop, lock, [b])).rollback();
-    await blocker.rollback();
-    expect((await claiming).outcome).toBe('HELD');
-    expect(await statusOf(shop, overdue)).toBe('EXPIRED');
-    expect([await counts(shop, a), await counts(shop, b)]).toMatchObject([
-      { held: 0 },
-      { held: 1 },
-    ]);
-  });
-
-  it('A3: a bin that a rival emptied in the last moment is not kept locked by the quick pass while the claim waits in order', async () => {
-    const sku = await shop.product([1, 1], { allocation: 'spread' });
-    // A gate in the WHERE of the quick pass: it waits there with its snapshot taken and no lock yet.
-    const [source] = await shop.query<{ text: string }>(
-      `select pg_get_functiondef('tahan.quick_bin'::regproc) as text`,
-    );
-    const gated = source!.text.replace('where b.sku = p_sku', '$& and tahan.gate(p_sku)');
-    expect(gated).not.toBe(source!.text);
-    await shop.query(`create function tahan.gate(p_sku text) returns boolean language plpgsql volatile as $$
-      begin perform pg_advisory_xact_lock_shared(hashtext(p_sku)); return true; end $$; ${gated}`);
-
-    const gate = await other(shop, 'select pg_advisory_xact_lock(hashtext($1))', [sku]);
-    const claiming = shop.claim({ [sku]: 1 });
-    await whenWaiting(shop, 'tahan.claim');
-    await shop.query(source!.text);
-    const [first, second] = [
-      await otherOnBins(shop, sku, 'b1'),
-      await otherOnBins(shop, sku, 'b2'),
-    ];
-    await second.client.query(
-      `select move_units(id, 'manual_adjustment', 1, null, null, 'count', 'rival', '{}', now(), -1)
-       from bins where sku = $1 and code = 'b2'`,
-      [sku],
-    );
-    await second.commit();
-    await gate.rollback();
-    const waits = `select wait_event from pg_stat_activity
-      where datname = current_database() and query like '%tahan.claim%' and wait_event_type = 'Lock'`;
-    await expect.poll(() => shop.query(waits)).toEqual([{ wait_event: 'transactionid' }]);
-    const lock = `select from tahan.bins where sku = $1 and code = 'b2' for update nowait`;
-    await (await other(shop, lock, [sku])).rollback();
-    await first.rollback();
-    expect((await claiming).outcome).toBe('HELD');
-  });
-
-  it('A6: a late payment takes nobody back and waits for no other hold, while a claim that began before its hold expired waits for one', async () => {
-    const sku = await shop.product([2], { latePayment: 'accept_if_available' });
-    const [first, late] = [await shop.hold({ [sku]: 1 }), await shop.hold({ [sku]: 1 })].sort() as [
-      string,
-      string,
-    ];
-    await shop.shiftClock(601_000);
-    const blocker = await other(shop, 'select from tahan.holds where id = $1 for update', [first]);
-    const claiming = shop.claim({ [sku]: 2 });
-    await whenWaiting(shop, 'tahan.claim');
-    expect(await expire(shop.db, late)).toEqual({ outcome: 'EXPIRED' });
-    await shop.hold({ [sku]: 1 });
-    expect(await confirm(shop.db, late, await shop.pay(late))).toMatchObject({
-      outcome: 'TOO_LATE',
-      settlement: 'REFUND_DUE',
-    });
-    await blocker.rollback();
-    expect(await claiming).toMatchObject({ shortfalls: [{ available: 1 }] });
   });
 
   it('B02: 200 orders of two products in opposite order, with payments, cancels and adjustments at once, end with 100 sold of each, nothing held and no deadlock', async () => {

@@ -1,12 +1,11 @@
 import { expect, it } from 'vitest';
-import { cancel } from '../../db/cancel.js';
 import { confirm } from '../../db/confirm.js';
 import { expire } from '../../db/expire.js';
 import { readHold } from '../../db/readHold.js';
 import type { PaymentEvent } from '../../db/recordPayment.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { counts, everything, statusOf, tally } from './books.js';
-import { atOnce, beingPaid, other, otherOnBins, whenWaiting } from './rivals.js';
+import { atOnce, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 describeEachPostgres('a payment', (version) => {
@@ -38,46 +37,6 @@ describeEachPostgres('a payment', (version) => {
     expect(await expire(shop.db, hold)).toEqual({ outcome: 'EXPIRED' });
     expect(await confirm(shop.db, hold, payment)).toEqual(refused);
     await shop.hold({ [sku]: 1 });
-  });
-
-  it('R05, A5: a payment whose call begins in time and waits past the end for the hold is in time, since nothing was given away', async () => {
-    const sku = await shop.product([1]);
-    const hold = await shop.hold({ [sku]: 1 });
-    const blocker = await other(shop, 'select from tahan.holds where id = $1 for update', [hold]);
-    const paying = shop.pay(hold);
-    await whenWaiting(shop, 'tahan.record_payment');
-    await shop.shiftClock(3_600_000);
-    await blocker.rollback();
-    const payment = await paying;
-    expect(payment).toMatchObject({ outcome: 'RECORDED', inTime: true });
-    expect(await expire(shop.db, hold)).toMatchObject({ outcome: 'PAYMENT_PENDING' });
-    expect(await confirm(shop.db, hold, payment)).toEqual({ outcome: 'CONFIRMED', late: false });
-  });
-
-  it('R05, A5: a payment that begins in time but finds the hold given away is late', async () => {
-    const sku = await shop.product([1]);
-    const hold = await shop.hold({ [sku]: 1 });
-    const cancelling = await other(shop, `select tahan.cancel($1, 'x', 'buyer')`, [hold]);
-    const paying = shop.pay(hold);
-    await whenWaiting(shop, 'tahan.record_payment');
-    await cancelling.commit();
-    expect(await paying).toMatchObject({
-      inTime: false,
-      settlement: 'REFUND_DUE',
-      settlementReason: 'LATE',
-    });
-  });
-
-  it('R05, R35: cancelling never races a payment into a double: what is being paid is not cancelled', async () => {
-    const sku = await shop.product([1]);
-    const hold = await shop.hold({ [sku]: 1 });
-    const payment = await beingPaid(shop, hold, `p-${hold}`);
-    const cancelling = cancel(shop.db, hold, 'changed my mind', 'buyer');
-    await whenWaiting(shop, 'tahan.cancel');
-    await payment.commit();
-    const paid = { provider: 'test', paymentId: `p-${hold}` };
-    expect(await cancelling).toEqual({ outcome: 'PAYMENT_PENDING', payment: paid });
-    expect(await confirm(shop.db, hold, paid)).toMatchObject({ outcome: 'CONFIRMED' });
   });
 
   it('R34: all lines are confirmed or none: when the second of two products fails, the first is not sold', async () => {

@@ -66,36 +66,6 @@ describeEachPostgres('the events of a payment', (version) => {
     ]);
   });
 
-  it('A5: a payment that failed in time and succeeds after the end is late: it counts from when the money came', async () => {
-    const sku = await shop.product([1]);
-    const hold = await shop.hold({ [sku]: 1 });
-    const failed = await shop.pay(hold, { status: 'failed' });
-    expect(failed).toMatchObject({ outcome: 'RECORDED', inTime: null, settlement: null });
-    expect(await confirm(shop.db, hold, failed)).toEqual({ outcome: 'MISSING' });
-    await shop.shiftClock(601_000);
-    const { paymentId } = failed;
-    expect(await shop.pay(hold, { paymentId })).toMatchObject({
-      outcome: 'RECORDED',
-      inTime: false,
-    });
-    expect(await confirm(shop.db, hold, failed)).toMatchObject({ outcome: 'TOO_LATE' });
-  });
-
-  it('A5: a payment belongs to one hold and to its provider: for another hold it is OTHER_HOLD, the same id from another provider is another payment', async () => {
-    const sku = await shop.product([2]);
-    const [mine, theirs] = [await shop.hold({ [sku]: 1 }), await shop.hold({ [sku]: 1 })];
-    const event = { paymentId: randomUUID(), eventId: randomUUID() };
-    const payment = await shop.pay(mine, event);
-    expect((await shop.pay(theirs, { ...event, eventId: randomUUID() })).outcome).toBe(
-      'OTHER_HOLD',
-    );
-    expect(await confirm(shop.db, theirs, payment)).toEqual({ outcome: 'MISSING' });
-    const namesake = await shop.pay(theirs, { ...event, provider: 'second' });
-    expect(namesake).toMatchObject({ outcome: 'RECORDED', inTime: true });
-    expect(await confirm(shop.db, theirs, namesake)).toMatchObject({ outcome: 'CONFIRMED' });
-    expect(await confirm(shop.db, mine, payment)).toMatchObject({ outcome: 'CONFIRMED' });
-  });
-
   it('F22: in all 39 orders of up to three events, a failure changes nothing after a success, and a refund is final', async () => {
     const sku = await shop.product([39]);
     const statuses = ['failed', 'succeeded', 'refunded'] as const;

@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import type { ClaimRequest } from '../../db/claim.js';
+import { confirm } from '../../db/confirm.js';
+import { expire } from '../../db/expire.js';
 import { DatabaseFault } from '../../db/faults.js';
 import type { Shop } from './shop.js';
 
@@ -72,9 +74,20 @@ export function claimCall(request: ClaimRequest, budgetMs = 15_000): [string, un
   ];
 }
 
-/** Resolves when so many statements of the given text wait for a lock: a fact, not a sleep. */
-export async function whenWaiting(shop: Shop, text: string, count = 1): Promise<void> {
-  for (;;) {
+/**
+ * Resolves when so many statements of the given text wait for a lock: a fact, not a sleep. A wrong
+ * form may not wait where the right one does: then when the given call has ended.
+ */
+export async function whenWaiting(
+  shop: Shop,
+  text: string,
+  count = 1,
+  unless?: Promise<unknown>,
+): Promise<void> {
+  let ended = false;
+  const end = () => void (ended = true);
+  unless?.then(end, end);
+  while (!ended) {
     const [row] = await shop.query<{ waiting: number }>(
       `select count(*)::int as waiting from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock' and position($1 in query) > 0
@@ -86,6 +99,28 @@ export async function whenWaiting(shop: Shop, text: string, count = 1): Promise<
   }
 }
 
+/** Resolves when a statement of the given text waits for this rival, or the given call has ended. */
+export async function whenBehind(
+  shop: Shop,
+  rival: { client: pg.Client },
+  text: string,
+  unless: Promise<unknown>,
+): Promise<void> {
+  const { rows } = await rival.client.query<{ pid: number }>('select pg_backend_pid() as pid');
+  let ended = false;
+  const end = () => void (ended = true);
+  unless.then(end, end);
+  while (!ended) {
+    const waiting = await shop.query(
+      `select from pg_stat_activity where datname = current_database()
+         and position($1 in query) > 0 and $2 = any (pg_blocking_pids(pid))`,
+      [text, rows[0]!.pid],
+    );
+    if (waiting.length > 0) return;
+    await pause(2);
+  }
+}
+
 /** The code that a call failed with; a call that answered is told apart by its answer. */
 export async function faultOf(call: Promise<unknown>): Promise<string> {
   try {
@@ -93,6 +128,49 @@ export async function faultOf(call: Promise<unknown>): Promise<string> {
   } catch (error) {
     return error instanceof DatabaseFault ? error.code : String(error);
   }
+}
+
+/** One call of a function on a connection of its own. */
+export async function call(
+  client: pg.Client,
+  text: string,
+  values: unknown[] = [],
+): Promise<{ outcome: string }> {
+  const { rows } = await client.query<{ answer: { outcome: string } }>(text, values);
+  return rows[0]!.answer;
+}
+
+/**
+ * What a call came to, in one word: its outcome, or the SQLSTATE of its error. 'gave up' is any of
+ * the lock codes: which one it must be is asked in locks.test.ts.
+ */
+export async function said(work: Promise<{ outcome: string }>): Promise<string> {
+  try {
+    return (await work).outcome;
+  } catch (error) {
+    const code = String((error as { code?: unknown }).code ?? error);
+    return /^TH00[123]$|_(BUSY|TIMEOUT|PROGRESS)$/.test(code) ? 'gave up' : code;
+  }
+}
+
+/** What was recorded of a payment: its outcome, whether it was in time, and what became of it. */
+export async function recorded(work: Promise<object>): Promise<string> {
+  const { outcome, inTime, settlement } = (await work) as Record<string, unknown>;
+  return [outcome, { true: 'in time', false: 'late' }[String(inTime)], settlement]
+    .filter(Boolean)
+    .join(', ');
+}
+
+/** What the workflow does at the end of a hold: expire, and confirm what is pending. */
+export async function endOf(shop: Shop, hold: string): Promise<string[]> {
+  const steps: string[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const answer = await expire(shop.db, hold);
+    steps.push(answer.outcome);
+    if (answer.outcome !== 'PAYMENT_PENDING') break;
+    steps.push(await said(confirm(shop.db, hold, answer.payment)));
+  }
+  return steps;
 }
 
 /** The same thing so many times at once. */

@@ -37,6 +37,8 @@ export interface Shop {
   ): Promise<PaymentEvent & Awaited<ReturnType<typeof recordPayment>>>;
   /** Moves the database's clock against the real one. */
   shiftClock(ms: number): Promise<void>;
+  /** Lets the database's clock stand still, so many ms after the end of this hold (before it if negative). */
+  stopClock(holdId: string, ms: number): Promise<void>;
   now(ms?: number): Promise<string>;
   /** A connection of the owner's, closed with the shop. */
   session(): Promise<pg.Client>;
@@ -56,11 +58,11 @@ export async function openShop(
   owner.on('error', () => {});
   // The shift lives in a table, so that it counts at once for statements that are already planned.
   await owner.query(`
-    create table tahan.test_clock (shift interval not null);
+    create table tahan.test_clock (shift interval not null, stands_at timestamptz);
     insert into tahan.test_clock values ('0');
     grant select on tahan.test_clock to tahan_app;
     create or replace function tahan.tahan_clock() returns timestamptz language sql volatile
-      as 'select clock_timestamp() + (select shift from tahan.test_clock)'`);
+      as 'select coalesce(stands_at, clock_timestamp() + shift) from tahan.test_clock'`);
 
   async function session(): Promise<pg.Client> {
     const client = new pg.Client({ connectionString: database.url });
@@ -135,7 +137,17 @@ export async function openShop(
       return { ...event, ...(await recordPayment(db, event)) };
     },
     async shiftClock(ms) {
-      await owner.query(`update tahan.test_clock set shift = $1 * interval '1 millisecond'`, [ms]);
+      await owner.query(
+        `update tahan.test_clock set shift = $1 * interval '1 millisecond', stands_at = null`,
+        [ms],
+      );
+    },
+    async stopClock(holdId, ms) {
+      await owner.query(
+        `update tahan.test_clock set stands_at = h.expires_at + $2 * interval '1 millisecond'
+         from tahan.holds h where h.id = $1`,
+        [holdId, ms],
+      );
     },
     async now(ms = 0) {
       const { rows } = await owner.query<{ at: string }>(

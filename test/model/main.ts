@@ -84,7 +84,9 @@ async function playAll(): Promise<boolean> {
 
 async function huntMutants(): Promise<boolean> {
   let all = true;
-  for (const mutant of mutants.filter(({ name }) => !values.only || name.includes(values.only))) {
+  for (const mutant of mutants.filter(
+    ({ name, stepped }) => !stepped && (!values.only || name.includes(values.only)),
+  )) {
     const seeds = Array.from({ length: count }, (_, index) => first + (values.repeat ? 0 : index));
     const result = await withDatabase(async (url) => {
       await applyMutant(url, mutant);

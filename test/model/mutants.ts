@@ -4,6 +4,8 @@ import pg from 'pg';
 /** One wrong form of the SQL: what a hurried hand might write in place of what stands there. */
 export interface Mutant {
   name: string;
+  /** Its refusal is true for an instant of the call, so no history can call it false: only the stepped test does. */
+  stepped?: true;
   file: string;
   /** Each text must stand in the file exactly once, so that a mutant can't quietly become none. */
   changes: [from: string, to: string][];
@@ -30,6 +32,17 @@ export const mutants: Mutant[] = [
     file: 'claim.sql',
     changes: [
       ['if cardinality(overdue_holds(v_short, null, null, v_now, 1)) > 0 then', 'if false then'],
+    ],
+  },
+  {
+    name: 'no second try for the limit',
+    stepped: true,
+    file: 'claim.sql',
+    changes: [
+      [
+        'if cardinality(overdue_holds(null, p_buyer_id, v_over, v_now, 1)) > 0 then',
+        'if false then',
+      ],
     ],
   },
   {
@@ -235,20 +248,26 @@ export const mutants: Mutant[] = [
   },
 ];
 
-/** The file of the mutant's functions, with its changes made. */
-export function textOf({ name, file, changes }: Mutant): string {
-  let text = readFileSync(new URL(`../../db/functions/${file}`, import.meta.url), 'utf8');
-  for (const [from, to] of changes) {
-    if (text.split(from).length !== 2)
-      throw new Error(`mutant "${name}": not exactly once in ${file}: ${from}`);
-    text = text.replace(from, () => to);
-  }
-  return text;
-}
-
 /** Puts a mutant's functions in place of the real ones. */
-export async function applyMutant(url: string, mutant: Mutant): Promise<void> {
+export async function applyMutant(url: string, { name, file, changes }: Mutant): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  await client.query(textOf(mutant)).finally(() => client.end());
+  await client.query(changedFunctions(name, file, changes)).finally(() => client.end());
+}
+
+/** Those functions of a file that the changes touch, in their changed form, and no other. */
+export function changedFunctions(name: string, file: string, changes: Mutant['changes']): string {
+  const text = readFileSync(new URL(`../../db/functions/${file}`, import.meta.url), 'utf8');
+  const functions = text.split(/^(?=create or replace function )/m);
+  const touched = new Set<number>();
+  for (const [from, to] of changes) {
+    const found = functions.flatMap((each, at) => (each.includes(from) ? [at] : []));
+    const [at] = found;
+    if (at === undefined || found.length > 1 || functions[at]!.split(from).length !== 2) {
+      throw new Error(`mutant "${name}": not exactly once in ${file}: ${from}`);
+    }
+    functions[at] = functions[at]!.replace(from, () => to);
+    touched.add(at);
+  }
+  return [...touched].map((at) => functions[at]).join('\n');
 }

@@ -1,0 +1,75 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { root } from '../../cli/root.js';
+
+/** The statements of the SQL functions, without comments, each on one line. */
+function statementsOf(text: string): string[] {
+  return text
+    .replace(/--.*$/gm, '')
+    .split(/;|\bthen\b|\bloop\b|\bbegin\b/)
+    .map((statement) => statement.replace(/\s+/g, ' ').trim());
+}
+
+/** One row by its key, nothing else that a rival could change, in a statement of its own (A1, A3, F48). */
+const byKey =
+  /^perform from (tahan\.)?(holds|bins|products) (\w) where \3\.(id = v_id|sku = p_sku collate "C") for no key update$/;
+
+/** What locks rows otherwise. The quick pass of `spread` skips what is locked, and lets its locks go. */
+function offends(statement: string): boolean {
+  return (
+    /\bfor (no key )?(update|share|key share)\b/i.test(statement) &&
+    !byKey.test(statement) &&
+    !/order by hashint8extended.* limit 1 for no key update skip locked$/.test(statement)
+  );
+}
+
+const folder = join(root, 'db/functions');
+const functions = readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8'));
+
+it('F48, A1, A3: a statement that waits for a row locks it by its id: no condition, join, order or limit stands beside it', () => {
+  const statements = functions.flatMap(statementsOf);
+  expect(statements.filter(offends)).toEqual([]);
+  expect(statements.filter((statement) => byKey.test(statement))).toHaveLength(3);
+
+  const lock = 'perform from tahan.bins b where b.id = v_id for no key update';
+  const wrong = [
+    lock.replace('= v_id', '= any (v_ids)'),
+    lock.replace(' for', ' and b.available > 0 for'),
+    lock.replace('no key update', 'update'),
+    lock.replace('tahan.bins b', 'tahan.bins b join tahan.products p using (sku)'),
+    `${lock} skip locked`,
+  ];
+  expect(wrong.map((each) => offends(each.trim()))).toEqual(wrong.map(() => true));
+});
+
+it('F48: no lock is left out on a condition but these: the quick pass has its bin, the late policy, the limit, and whose units a hold sells', () => {
+  const guarded = functions
+    .flatMap((text) =>
+      [...text.replace(/--.*$/gm, '').matchAll(/\bif ([^;]*?) then\s([\s\S]*?)end if/g)].filter(
+        ([, , body]) => /pg_advisory_xact_lock|lock_holds|lock_bins/.test(body!),
+      ),
+    )
+    .map(([, condition]) => condition!.replace(/\s+/g, ' '))
+    .sort();
+  expect(guarded).toEqual([
+    'v_bins is null',
+    "v_hold.late_payment = 'accept_if_available'",
+    "v_hold.status = 'EXPIRED' and not take_again(v_hold, v_budget_ends)",
+    'v_terms.limited',
+  ]);
+});
+
+it('A1, F48: a hold or a bin is changed by its id, under a lock that its caller holds: no condition decides which row', () => {
+  const conditions = functions.flatMap((text) =>
+    [
+      ...text.matchAll(
+        /\bupdate (?:tahan\.)?(?:holds|bins) \w\s+set[^;]*?\bwhere ([^;]*?)(?:\s+returning|;)/g,
+      ),
+    ].map(([, condition]) => condition!),
+  );
+  expect(conditions).toHaveLength(5);
+  // give_back refuses a hold that is not HELD: by an error, not by finding nothing.
+  const byId = /^\w\.id = [\w.]+( and h\.status = 'HELD')?$/;
+  expect(conditions.filter((condition) => !byId.test(condition))).toEqual([]);
+});
