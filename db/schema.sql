@@ -1177,10 +1177,8 @@ declare
   v_payment tahan.payments;
 begin
   select p.hold_id into v_hold from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
-  if found then
-    perform tahan.lock_holds(array[v_hold], clock_timestamp() + p_budget_ms * interval '1 millisecond', null);
-    select p.* into v_payment from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
-  end if;
+  perform tahan.lock_holds(array[v_hold], clock_timestamp() + p_budget_ms * interval '1 millisecond', null);
+  select p.* into v_payment from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
   return v_payment;
 end
 $function$;

@@ -151,6 +151,8 @@ describe('the layers of the project, read from every import', () => {
       'readAvailability',
       'openHolds',
       'recordPayment',
+      'readPayment',
+      'storeEvent',
       'product',
       'bin',
       'restock',

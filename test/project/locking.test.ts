@@ -43,7 +43,7 @@ it('F48, A1, A3: a statement that waits for a row locks it by its id: no conditi
   expect(wrong.map((each) => offends(each.trim()))).toEqual(wrong.map(() => true));
 });
 
-it('F48: no lock is left out on a condition but these: the quick pass has its bin, the late policy, the limit, and whose units a hold sells', () => {
+it('F48: no lock is left out on a condition but these: the quick pass has its bin, the late policy, the limit, whose units a hold sells, and an operator who accepts', () => {
   const guarded = functions
     .flatMap((text) =>
       [...text.replace(/--.*$/gm, '').matchAll(/\bif ([^;]*?) then\s([\s\S]*?)end if/g)].filter(
@@ -53,6 +53,7 @@ it('F48: no lock is left out on a condition but these: the quick pass has its bi
     .map(([, condition]) => condition!.replace(/\s+/g, ' '))
     .sort();
   expect(guarded).toEqual([
+    "p_decision = 'accept'",
     'v_bins is null',
     "v_hold.late_payment = 'accept_if_available'",
     "v_hold.status = 'EXPIRED' and not take_again(v_hold, v_budget_ends)",
