@@ -104,7 +104,7 @@ async function completionsRefused(by: Engine): Promise<number> {
     [...database.rows.keys()].map((holdId) => handleOf(by, holdId).fetchHistory()),
   );
   const causes = histories.flatMap(({ events }) =>
-    events!.map((event) => event.workflowTaskFailedEventAttributes?.cause),
+    events!.map((event) => Number(event.workflowTaskFailedEventAttributes?.cause)),
   );
   return causes.filter((cause) => cause === unhandledCommand).length;
 }
