@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { createActivities } from '../../activities/index.js';
 import type { ClaimRequest } from '../../db/claim.js';
-import type { DatabaseOptions } from '../../db/database.js';
+import { openDatabase } from '../../db/database.js';
+import type { Database, DatabaseOptions } from '../../db/database.js';
 import { readHold } from '../../db/readHold.js';
 import type { HoldRequest } from '../../workflows/contract.js';
 import { audit } from '../db/audit.js';
@@ -29,9 +30,14 @@ export interface Counter {
 
 /** One for all tests of a file. After each the books must agree and no workflow task have failed. */
 export function sharedCounter(
-  options: EngineOptions & { database?: Partial<DatabaseOptions> } = {},
+  options: EngineOptions & {
+    database?: Partial<DatabaseOptions>;
+    /** The way of the activities to their database, given its address. */
+    way?: (url: string) => Promise<string>;
+  } = {},
 ): Counter {
-  const { database, ...rest } = options;
+  const { database, way = (url) => Promise.resolve(url), ...rest } = options;
+  let activitiesDb: Database;
   const counter: Counter = {
     gates: new Gates(),
     shop: undefined!,
@@ -72,7 +78,12 @@ export function sharedCounter(
   };
   beforeAll(async () => {
     counter.shop = await openShop(undefined, database);
-    const activities = counter.gates.wrap(createActivities(counter.shop.db));
+    activitiesDb = openDatabase({
+      url: await way(counter.shop.url),
+      takeAppRole: true,
+      ...database,
+    });
+    const activities = counter.gates.wrap(createActivities(activitiesDb));
     counter.temporal = await engine(activities, rest);
     await counter.temporal.start();
   });
@@ -83,6 +94,7 @@ export function sharedCounter(
   });
   afterAll(async () => {
     await counter.temporal.close();
+    await activitiesDb.close();
     await counter.shop.close();
   });
   return counter;
