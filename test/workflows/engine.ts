@@ -105,6 +105,23 @@ export async function stateOf(engine: Engine, holdId: string): Promise<HoldState
   return handleOf(engine, holdId).query(state);
 }
 
+/** temporal.api.enums.v1.WorkflowTaskFailedCause: the completion met a signal, and was refused. */
+const unhandledCommand = 1;
+
+/** Workflow tasks of a hold that failed; completions that were refused are counted apart. */
+export async function failedTasks(
+  engine: Engine,
+  holdId: string,
+): Promise<{ refused: number; failed: string[] }> {
+  const { events } = await handleOf(engine, holdId).fetchHistory();
+  const found = events!.flatMap((event) => event.workflowTaskFailedEventAttributes ?? []);
+  const isRefused = ({ cause }: { cause?: unknown }) => Number(cause) === unhandledCommand;
+  return {
+    refused: found.filter(isRefused).length,
+    failed: found.filter((one) => !isRefused(one)).map((one) => String(one.failure?.message)),
+  };
+}
+
 /** Waits for a fact; a test never sleeps instead. */
 export async function until(
   what: string,
