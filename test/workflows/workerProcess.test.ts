@@ -1,11 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
-import { root } from '../../cli/root.js';
 import { readHold } from '../../db/readHold.js';
 import { connect, settleWorkflowId, workflowId } from '../../workflows/contract.js';
 import type { Holds, HoldRequest, Temporal } from '../../workflows/contract.js';
@@ -15,24 +10,16 @@ import type { Shop } from '../db/shop.js';
 import { emptyDatabase } from '../setup/database.js';
 import { until } from './engine.js';
 import type { Engine } from './engine.js';
+import { spawnWorker } from './process.js';
+import type { WorkerProcess } from './process.js';
 import { forward } from './proxy.js';
 import { cancel, claimAgain } from './talk.js';
-
-/** `node dist/worker/main.js` as a deployment starts it, ended with this test at the latest. */
-interface Process {
-  child: ChildProcess;
-  lines: string[];
-  /** Its last words on stderr. */
-  errors: string[];
-  exit: Promise<number | string | null>;
-  ready(): Promise<void>;
-}
 
 let shop: Shop;
 let temporal: Temporal;
 let caller: Engine;
 const prefix = `w${randomUUID().slice(0, 8)}-`;
-const started: Process[] = [];
+const started: WorkerProcess[] = [];
 
 beforeAll(async () => {
   shop = await openShop();
@@ -49,35 +36,9 @@ afterAll(async () => {
   await shop.close();
 });
 
-function startWorker(env: Record<string, string> = {}): Process {
-  const child = spawn(process.execPath, [join(root, 'dist/worker/main.js')], {
-    env: {
-      PATH: process.env['PATH'],
-      HOME: process.env['HOME'],
-      DATABASE_URL: shop.url,
-      TEMPORAL_ADDRESS: inject('temporalAddress'),
-      TAHAN_TASK_QUEUE_PREFIX: prefix,
-      TAHAN_WORKFLOW_BUNDLE: inject('bundlePath'),
-      TAHAN_EXIT_WITH_PARENT: '1',
-      ...env,
-    },
-    stdio: ['pipe', 'pipe', 'pipe'],
-  });
-  const lines: string[] = [];
-  const errors: string[] = [];
-  createInterface(child.stdout).on('line', (line) => lines.push(line));
-  createInterface(child.stderr).on('line', (line) => errors.push(line));
-  const exit = new Promise<number | string | null>((resolve) =>
-    child.on('exit', (code, signal) => resolve(signal ?? code)),
-  );
-  const worker: Process = {
-    child,
-    lines,
-    errors,
-    exit,
-    ready: () =>
-      until('the worker is ready', () => lines.some((line) => /"ready":true/.test(line)), 60_000),
-  };
+function startWorker(env: Record<string, string> = {}): WorkerProcess {
+  const own = { DATABASE_URL: shop.url, TAHAN_TASK_QUEUE_PREFIX: prefix, ...env };
+  const worker = spawnWorker(own);
   started.push(worker);
   return worker;
 }
