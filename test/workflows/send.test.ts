@@ -242,7 +242,7 @@ describe('search attributes that are not registered', () => {
   });
   afterAll(() => other.close());
 
-  test('a hold is made without them, although it was thought that they are there', async () => {
+  test('B25: the first claim in an empty namespace: a hold is made without them, although it was thought that they are there', async () => {
     await until(
       'the namespace is usable',
       async () => {

@@ -69,7 +69,7 @@ describe('F30, B23: Temporal is killed', () => {
       await pay(temporal, paying!, { paymentId: paying!.holdId });
       await until('all are under way', () => stops.every(({ reached }) => reached));
       await server.kill();
-      for (const { open } of stops) open();
+      for (const stop of stops) stop.open();
       for (const { outcome } of await Promise.all(first))
         expect(['NO_ANSWER', 'UNAVAILABLE']).toContain(outcome);
       // B23: Temporal is away, and nobody knows anything yet.

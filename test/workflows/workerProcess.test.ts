@@ -113,13 +113,13 @@ describe('the worker process', { timeout: 120_000 }, () => {
     expect(closeTime!.getTime() - Date.parse(expiresAt!) - waitedMs).toBeLessThan(12_000);
   });
 
-  test('F7 SIGTERM with claims under way: every answer is right, the process ends with 0, the next one carries on', async () => {
-    const sku = await shop.product([20]);
+  test('F7 B25 SIGTERM with 100 claims under way: every answer is right, the process ends with 0, the next one carries on', async () => {
+    const sku = await shop.product([100]);
     const first = startWorker();
     await first.ready();
     const requests = await Promise.all(
-      Array.from({ length: 20 }, async () => ({
-        ...(await shop.request({ [sku]: 1 }, { claimDeadline: await shop.now(20_000) })),
+      Array.from({ length: 100 }, async () => ({
+        ...(await shop.request({ [sku]: 1 }, { claimDeadline: await shop.now(60_000) })),
         indexed: true,
       })),
     );
@@ -138,12 +138,16 @@ describe('the worker process', { timeout: 120_000 }, () => {
       const late = sent.outcome === 'NO_ANSWER';
       if (!late) expect(sent).toMatchObject({ answer: { outcome: 'HELD' } });
     }
-    await until('all are held', async () => {
-      const [row] = await shop.query(`select available, held from tahan.bins where sku = $1`, [
-        sku,
-      ]);
-      return JSON.stringify(row) === '{"available":0,"held":20}';
-    });
+    await until(
+      'all are held',
+      async () => {
+        const [row] = await shop.query(`select available, held from tahan.bins where sku = $1`, [
+          sku,
+        ]);
+        return JSON.stringify(row) === '{"available":0,"held":100}';
+      },
+      30_000,
+    );
     await Promise.all(requests.map((request) => cancel(caller, request)));
   });
 
