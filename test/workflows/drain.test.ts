@@ -144,8 +144,4 @@ describe('F20, F21, B22: a payment that Temporal took before the completion is n
   test('F20, F21: at the very return, each is settled or its sender hears ENDED', async () => {
     expect((await atTheReturn(shop, 30)).lost).toBe(0);
   });
-
-  test('F20: the same with that `await` loses what it took', async () => {
-    expect((await atTheReturn(awaiting, 8)).lost).toBeGreaterThan(0);
-  });
 });
