@@ -123,7 +123,7 @@ describe.each(['gone', 'hanging'] as const)('while Temporal is %s', (how) => {
     expect(await service.counts(sku)).toEqual({ available: 50, held: 1, sold: 0 });
   });
 
-  it('a checkout that was told 503 holds nothing later; its key then gets 201', async () => {
+  it('B23: a checkout that was told 503 holds nothing later; its key then gets 201', async () => {
     const sku = await service.product([5]);
     const [buyer, key] = ['patient', randomUUID()];
     await away();
