@@ -43,10 +43,12 @@ export function quietRuntime(): void {
 /** Workers on queues of their own, on the run's Temporal server. They are not started yet. */
 export async function engine(
   activities: Activities,
-  { namespace = 'default' }: { namespace?: string } = {},
+  {
+    namespace = 'default',
+    address = inject('temporalAddress'),
+  }: { namespace?: string; address?: string } = {},
 ): Promise<Engine> {
   quietRuntime();
-  const address = inject('temporalAddress');
   const prefix = `t${randomUUID().slice(0, 8)}-`;
   const temporal = connect({ address, namespace });
   const connection = await NativeConnection.connect({ address });
