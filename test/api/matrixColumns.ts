@@ -83,6 +83,7 @@ export const columns: Record<Column, Told> = {
   'Temporal refuses': {
     trouble: refuses('temporal'),
     expected: { ...withoutTemporal, 'first checkout': [unavailable] },
+    slowestMs: { 'first checkout': 2500 },
     // Temporal's SDK pauses its polls for up to 12 s, and can't be told otherwise.
     backWithinMs: 16_000,
   },
