@@ -11,6 +11,8 @@ export interface Cable {
   freeze(): void;
   /** Loses what is sent, both ways and without a word: a black hole. Names a direction to lose only that. */
   lose(what?: 'questions' | 'answers'): void;
+  /** Whether something was lost since the last `plug`. */
+  hasLost(): boolean;
   /** Every answer comes so much later: half of it on each way. */
   slow(roundTripMs: number): void;
   /** As good as new; what was sent to a frozen server arrives now, and what was lost has cost its connection. */
@@ -79,6 +81,7 @@ export async function cable(target: { host: string; port: number }): Promise<Cab
       loses.questions = what !== 'answers';
       loses.answers = what !== 'questions';
     },
+    hasLost: () => torn.size > 0,
     slow(roundTripMs) {
       delayMs = roundTripMs / 2;
     },
