@@ -61,7 +61,7 @@ export async function run(
 async function askAll(system: System, before: Before, cells: Cells): Promise<void> {
   const asked = (Object.keys(rows) as Group[]).flatMap((group) =>
     Object.values(rows[group]).map(async (ask: Ask) => {
-      const answer: Answer<unknown> = await ask(system, before);
+      const answer = await inTime(ask(system, before));
       const { answers } = cells[group];
       const said = sayOf(answer);
       answers[said] = (answers[said] ?? 0) + 1;
@@ -69,6 +69,20 @@ async function askAll(system: System, before: Before, cells: Cells): Promise<voi
     }),
   );
   await Promise.all(asked);
+}
+
+/** No answer at all is a failure of the test, not a test without end. */
+async function inTime<T>(asked: Promise<T>): Promise<T> {
+  const timer = new AbortController();
+  const late = pause(20_000, undefined, { signal: timer.signal }).then(() => {
+    throw new Error('no answer within 20 s');
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } finally {
+    late.catch(() => {});
+    timer.abort();
+  }
 }
 
 export function sayOf({ status, body }: Answer<unknown>): string {
@@ -190,10 +204,12 @@ export const workerIsAway: Trouble = {
 export function backendsAreKilled(): Trouble {
   let killed = 0;
   let going: Promise<void> | undefined;
+  let ended = () => false;
   return {
-    begin({ shop }) {
+    begin({ shop, processes }) {
+      ended = () => Object.values(processes).some(({ child }) => child.exitCode !== null);
       const kill = async () => {
-        while (killed < 500) {
+        while (killed < 500 && !ended()) {
           const rows = await shop.query(
             `select pg_terminate_backend(pid) from pg_stat_activity
              where datname = current_database() and application_name in ('tahan api', 'tahan worker')`,
@@ -206,7 +222,7 @@ export function backendsAreKilled(): Trouble {
       going = kill();
     },
     end: () => going,
-    enough: () => killed >= 500,
+    enough: () => killed >= 500 || ended(),
     apartMs: 500,
   };
 }

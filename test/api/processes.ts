@@ -62,7 +62,10 @@ export interface System extends Service {
   startWorker(): Promise<void>;
 }
 
-export async function openSystem(servers?: ServiceOptions['servers']): Promise<System> {
+export async function openSystem(
+  servers?: ServiceOptions['servers'],
+  env: Record<string, string> = {},
+): Promise<System> {
   const service = await openService({ workers: false, ...(servers && { servers }) });
   const postgres = new URL(service.shop.url);
   const [temporalHost, temporalPort] = (
@@ -82,6 +85,7 @@ export async function openSystem(servers?: ServiceOptions['servers']): Promise<S
       TAHAN_WORKFLOW_BUNDLE: inject('bundlePath'),
       TAHAN_WEBHOOK_SECRETS: service.secret,
       PORT: '0',
+      ...env,
     });
   };
   const processes = { api: start('api'), worker: start('worker') };
