@@ -47,6 +47,7 @@ export async function run(
     for (; tries.length < 2 || !enough(); await pause(apartMs))
       tries.push(askAll(system, before, cells));
     await Promise.all(tries);
+    noneHasEnded(system, begin === workerIsAway.begin ? ['api'] : ['api', 'worker']);
   } finally {
     await end(system, servers);
     const endedAt = performance.now();
@@ -136,13 +137,15 @@ async function keptItsWord(system: System, before: Before): Promise<void> {
   )) as [{ extensions: number }];
   expect(extensions).toBe(1);
   expect(await audit(system.shop.url)).toEqual({});
-  // No process has ended, and none has met something that it has no word for.
-  for (const { child, lines } of Object.values(system.processes)) {
-    expect([
-      child.exitCode,
-      child.signalCode,
-      lines.filter((line) => /"defect"/.test(line)),
-    ]).toEqual([null, null, []]);
+  noneHasEnded(system, ['api', 'worker']);
+}
+
+/** No process has ended, and none has met something that it has no word for. */
+function noneHasEnded({ processes }: System, roles: ('api' | 'worker')[]): void {
+  for (const role of roles) {
+    const { child, lines } = processes[role];
+    const defects = lines.filter((line) => /"defect"/.test(line));
+    expect([role, child.exitCode, child.signalCode, defects]).toEqual([role, null, null, []]);
   }
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { openDatabase } from '../../db/database.js';
 import { audit } from '../db/audit.js';
-import { otherOnBins, whenWaiting } from '../db/rivals.js';
+import { otherOnBins } from '../db/rivals.js';
 import { handleOf, until } from '../workflows/engine.js';
 import { openSystem } from './processes.js';
 import type { System } from './processes.js';
@@ -31,7 +31,13 @@ async function waitingCheckout(settings: Record<string, unknown> = {}) {
   const rival = await otherOnBins(system.shop, sku);
   const answer = system.attempt({ [sku]: 1 }, { buyer, key });
   answer.catch(() => {}); // the API may be killed before it answers
-  await whenWaiting(system.shop, 'tahan.claim');
+  await until('the worker’s claim waits', async () => {
+    const waiting = await system.shop.query(
+      `select from pg_stat_activity where datname = current_database()
+         and application_name = 'tahan worker' and wait_event_type = 'Lock'`,
+    );
+    return waiting.length > 0;
+  });
   return { sku, buyer, key, rival, answer, id: await system.holdIdOf(buyer, key) };
 }
 
