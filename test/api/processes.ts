@@ -1,57 +1,76 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { inject } from 'vitest';
-import { root } from '../../cli/root.js';
-import { until } from '../workflows/engine.js';
+import { spawnProcess } from '../workflows/process.js';
+import type { OwnProcess, Role } from '../workflows/process.js';
+import { cable } from './cable.js';
+import type { Cable } from './cable.js';
+import { openService } from './service.js';
+import type { Service, ServiceOptions } from './service.js';
 
-/** `node dist/...` as a deployment starts it; it ends with this test at the latest. */
-export interface Running {
-  child: ChildProcess;
-  lines: string[];
-  exit: Promise<number | string | null>;
+/** The service as it is deployed: API and worker are processes, and each of their ways to a server is a cable. */
+export interface System extends Service {
+  to: Record<'postgres' | 'temporal', Record<Role, Cable>>;
+  /** The present ones. */
+  processes: Record<Role, OwnProcess>;
+  /** Starts one, in place of the present one. */
+  startApi(): Promise<void>;
+  startWorker(): Promise<void>;
 }
 
-/** Starts the API or a worker and waits for its ready line. */
-export async function startProcess(
-  file: 'api/main.js' | 'worker/main.js',
-  env: Record<string, string>,
-): Promise<Running & { url: string }> {
-  const child = spawn(process.execPath, [join(root, 'dist', file)], {
-    env: {
-      PATH: process.env['PATH'],
-      HOME: process.env['HOME'],
-      TEMPORAL_ADDRESS: inject('temporalAddress'),
-      TAHAN_WORKFLOW_BUNDLE: inject('bundlePath'),
-      TAHAN_EXIT_WITH_PARENT: '1',
-      PORT: '0',
+export async function openSystem(
+  servers?: ServiceOptions['servers'],
+  env: Record<string, string> = {},
+): Promise<System> {
+  const service = await openService({ workers: false, ...(servers && { servers }) });
+  const postgres = new URL(service.shop.url);
+  const [temporalHost, temporalPort] = (
+    servers?.temporalAddress ?? inject('temporalAddress')
+  ).split(':') as [string, string];
+  const to = {
+    postgres: await pair({ host: postgres.hostname, port: Number(postgres.port) }),
+    temporal: await pair({ host: temporalHost, port: Number(temporalPort) }),
+  };
+  const start = (role: Role) => {
+    const url = new URL(postgres);
+    url.host = to.postgres[role].address;
+    return spawnProcess(role, {
+      DATABASE_URL: url.href,
+      TEMPORAL_ADDRESS: to.temporal[role].address,
+      TAHAN_TASK_QUEUE_PREFIX: service.engine.holds.prefix,
+      TAHAN_WEBHOOK_SECRETS: service.secret,
       ...env,
+    });
+  };
+  const processes = { api: start('api'), worker: start('worker') };
+  const urlOf = async () => String((await processes.api.ready())['url']);
+  let url = await urlOf();
+  await processes.worker.ready();
+  const closeService = service.close.bind(service);
+  const system: System = Object.assign(service, {
+    to,
+    processes,
+    url: () => url,
+    async startApi() {
+      processes.api = start('api');
+      url = await urlOf();
     },
-    stdio: ['pipe', 'pipe', 'pipe'],
+    async startWorker() {
+      processes.worker = start('worker');
+      await processes.worker.ready();
+    },
+    async close() {
+      for (const { child, exit } of Object.values(processes)) {
+        child.kill('SIGKILL');
+        await exit;
+      }
+      for (const way of Object.values(to)) await Promise.all([way.api.close(), way.worker.close()]);
+      await closeService();
+    },
   });
-  const lines: string[] = [];
-  for (const stream of [child.stdout, child.stderr])
-    createInterface(stream).on('line', (line) => lines.push(line));
-  const exit = new Promise<number | string | null>((resolve) =>
-    child.on('exit', (code, signal) => resolve(signal ?? code)),
-  );
-  const readyLine = () => lines.find((line) => line.includes('"ready":true'));
-  await until(
-    `${file} is ready`,
-    () => {
-      if (child.exitCode !== null) throw new Error(`${file} has ended: ${lines.join('\n')}`);
-      return readyLine() !== undefined;
-    },
-    60_000,
-  );
-  const { url = '' } = JSON.parse(readyLine()!) as { url?: string };
-  return { child, lines, exit, url };
+  // A worker's first claim loads the workflows, on a busy machine for longer than a claim may take.
+  await system.hold({ [await system.product([1])]: 1 });
+  return system;
 }
 
-/** Kills it, whatever it does, and waits for its end. */
-export async function killProcess({ child, exit }: Running): Promise<void> {
-  child.kill('SIGCONT');
-  child.kill('SIGKILL');
-  await exit;
+async function pair(target: { host: string; port: number }): Promise<Record<Role, Cable>> {
+  return { api: await cable(target), worker: await cable(target) };
 }

@@ -121,13 +121,19 @@ export interface ServiceOptions {
   /** Without workers nothing is claimed. */
   workers?: boolean;
   claimsInFlight?: number;
+  /** Servers of the test's own, in place of the run's. */
+  servers?: { postgres: { version: number; url: string }; temporalAddress: string };
   parts?: (parts: Required<ApiParts> & { url: string }) => Partial<ApiParts>;
 }
 
 export async function openService(options: ServiceOptions = {}): Promise<Service> {
-  const shop = await openShop();
+  const { servers } = options;
+  const shop = await openShop(servers?.postgres);
   const activitiesDb = openDatabase({ url: shop.url, takeAppRole: true });
-  const engine_ = await engine(createActivities(activitiesDb));
+  const engine_ = await engine(
+    createActivities(activitiesDb),
+    servers && { address: servers.temporalAddress },
+  );
   if (options.workers ?? true) await engine_.start();
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
   const log: string[] = [];

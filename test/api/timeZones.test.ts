@@ -5,8 +5,8 @@ import { addKey, newKey } from '../../db/keys.js';
 import { audit } from '../db/audit.js';
 import { openShop } from '../db/shop.js';
 import type { Shop } from '../db/shop.js';
-import { killProcess, startProcess } from './processes.js';
-import type { Running } from './processes.js';
+import { killProcess, startProcess } from '../workflows/process.js';
+import type { OwnProcess } from '../workflows/process.js';
 import type { Availability, Hold, Movement, Page } from './service.js';
 
 /** Ten seconds before the clocks change there, forward and back. */
@@ -25,7 +25,7 @@ const places: [string, string, keyof typeof changes][] = [
 describe.each(places)('B10: API and worker in %s, the database in %s', (theirs, ours, changing) => {
   let shop: Shop;
   let sku: string;
-  const running: (Running & { url: string })[] = [];
+  const running: (OwnProcess & { url: string })[] = [];
   const keys = { shop: newKey(), operator: newKey() };
 
   beforeAll(async () => {
@@ -41,7 +41,7 @@ describe.each(places)('B10: API and worker in %s, the database in %s', (theirs, 
       TAHAN_TASK_QUEUE_PREFIX: `z${randomUUID().slice(0, 8)}-`,
       TAHAN_WEBHOOK_SECRETS: `whsec_${randomBytes(32).toString('base64')}`,
     };
-    const both = ['api/main.js', 'worker/main.js'] as const;
+    const both = ['api', 'worker'] as const;
     running.push(...(await Promise.all(both.map((file) => startProcess(file, env)))));
     // The worker's first claim loads the workflows.
     await call(201, 'POST', '/v1/holds', { sku: await shop.product([1]) });

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endOf, handleOf, until } from '../workflows/engine.js';
-import { killProcess, startProcess } from './processes.js';
-import type { Running } from './processes.js';
+import { killProcess, startProcess } from '../workflows/process.js';
+import type { OwnProcess } from '../workflows/process.js';
 import { atOnce, sharedService } from './service.js';
 import type { Hold } from './service.js';
 
@@ -18,10 +18,10 @@ const each = 20;
 
 describe('the worker is away over the end of 80 holds', { timeout: 240_000 }, () => {
   const service = sharedService({ workers: false });
-  let worker: Running;
+  let worker: OwnProcess;
 
   const startWorker = () =>
-    startProcess('worker/main.js', {
+    startProcess('worker', {
       DATABASE_URL: service.shop.url,
       TAHAN_TASK_QUEUE_PREFIX: service.engine.holds.prefix,
     });

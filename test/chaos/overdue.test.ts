@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { audit } from '../db/audit.js';
 import { cable } from '../api/cable.js';
 import type { Cable } from '../api/cable.js';
-import { killProcess, startProcess } from '../api/processes.js';
-import type { Running } from '../api/processes.js';
+import { killProcess, startProcess } from '../workflows/process.js';
+import type { OwnProcess } from '../workflows/process.js';
 import { atOnce, sharedService } from '../api/service.js';
 import { until } from '../workflows/engine.js';
 
@@ -12,7 +12,7 @@ const awayMs = 60_000;
 
 describe('F13, G14: 60 s without the worker, Temporal or Postgres, over the ends of 1,000 holds', () => {
   const service = sharedService({ workers: false });
-  let worker: Running;
+  let worker: OwnProcess;
   let temporal: Cable;
   let postgres: Cable;
 
@@ -22,7 +22,7 @@ describe('F13, G14: 60 s without the worker, Temporal or Postgres, over the ends
     const url = new URL(service.shop.url);
     postgres = await cable({ host: url.hostname, port: Number(url.port) });
     url.host = postgres.address;
-    worker = await startProcess('worker/main.js', {
+    worker = await startProcess('worker', {
       DATABASE_URL: url.href,
       TEMPORAL_ADDRESS: temporal.address,
       TAHAN_TASK_QUEUE_PREFIX: service.engine.holds.prefix,

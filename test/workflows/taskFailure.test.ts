@@ -11,8 +11,8 @@ import type { Shop } from '../db/shop.js';
 import { endOf, failedTasks, handleOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { mutant } from './mutant.js';
-import { spawnWorker } from './process.js';
-import type { WorkerProcess } from './process.js';
+import { spawnProcess } from './process.js';
+import type { OwnProcess } from './process.js';
 import { claimAgain, withinMs } from './talk.js';
 
 let shop: Shop;
@@ -20,7 +20,7 @@ let temporal: Temporal;
 let caller: Engine;
 const folder = mkdtempSync(join(tmpdir(), 'tahan-test-bundle-'));
 const prefix = `f${randomUUID().slice(0, 8)}-`;
-const started: WorkerProcess[] = [];
+const started: OwnProcess[] = [];
 
 beforeAll(async () => {
   shop = await openShop();
@@ -36,16 +36,16 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-async function startWorker(env: Record<string, string> = {}): Promise<WorkerProcess> {
+async function startWorker(env: Record<string, string> = {}): Promise<OwnProcess> {
   const own = { DATABASE_URL: shop.url, TAHAN_TASK_QUEUE_PREFIX: prefix, ...env };
-  const worker = spawnWorker(own);
+  const worker = spawnProcess('worker', own);
   started.push(worker);
   await worker.ready();
   return worker;
 }
 
 /** Warnings of the worker about a run: a script that was cut off is told by its run id alone. */
-async function alarms({ lines }: WorkerProcess, { holdId }: HoldRequest): Promise<string[]> {
+async function alarms({ lines }: OwnProcess, { holdId }: HoldRequest): Promise<string[]> {
   const { runId } = await handleOf(caller, holdId).describe();
   return lines.filter((line) => line.includes(runId) && /^\{"level":[456]0/.test(line));
 }

@@ -10,8 +10,8 @@ import type { Shop } from '../db/shop.js';
 import { emptyDatabase } from '../setup/database.js';
 import { until } from './engine.js';
 import type { Engine } from './engine.js';
-import { spawnWorker } from './process.js';
-import type { WorkerProcess } from './process.js';
+import { spawnProcess } from './process.js';
+import type { OwnProcess } from './process.js';
 import { forward } from './proxy.js';
 import { cancel, claimAgain } from './talk.js';
 
@@ -19,7 +19,7 @@ let shop: Shop;
 let temporal: Temporal;
 let caller: Engine;
 const prefix = `w${randomUUID().slice(0, 8)}-`;
-const started: WorkerProcess[] = [];
+const started: OwnProcess[] = [];
 
 beforeAll(async () => {
   shop = await openShop();
@@ -36,9 +36,9 @@ afterAll(async () => {
   await shop.close();
 });
 
-function startWorker(env: Record<string, string> = {}): WorkerProcess {
+function startWorker(env: Record<string, string> = {}): OwnProcess {
   const own = { DATABASE_URL: shop.url, TAHAN_TASK_QUEUE_PREFIX: prefix, ...env };
-  const worker = spawnWorker(own);
+  const worker = spawnProcess('worker', own);
   started.push(worker);
   return worker;
 }

@@ -35,7 +35,7 @@ export async function sendSettle(
       const detail = 'detail' in why ? why.detail : why.outcome;
       return why.outcome === 'NO_ANSWER'
         ? ({ outcome: 'NO_ANSWER', detail } as const)
-        : ({ outcome: 'UNAVAILABLE', detail } as const);
+        : ({ outcome: 'UNAVAILABLE', detail, certain: false } as const);
     },
   );
   const late = { outcome: 'NO_ANSWER', detail: `no answer within ${withinMs} ms` } as const;
