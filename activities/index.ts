@@ -24,18 +24,24 @@ import { attempt } from './attempt.js';
 import { sendRefund } from './sendRefund.js';
 import type { PaymentProviders, SentRefund } from './sendRefund.js';
 
-/** Activity names are operation names. */
-export interface Activities {
+/** What a hold asks for. Activity names are operation names. */
+export interface HoldActivities {
   claim(request: ClaimRequest): Promise<ClaimOutcome>;
   confirm(holdId: string, payment: PaymentRef): Promise<ConfirmOutcome>;
   expire(holdId: string): Promise<ExpireOutcome>;
   cancel(holdId: string, reason: string, actor: string): Promise<CancelOutcome>;
   extend(holdId: string, seconds: number, requestId: string, actor: string): Promise<ExtendOutcome>;
   recordPayment(event: PaymentEvent): Promise<RecordPaymentOutcome>;
+}
+
+/** What becomes of money that confirms nothing. */
+export interface MoneyActivities {
   requestRefund(payment: PaymentRef): Promise<RequestRefundOutcome>;
   decidePayment(payment: PaymentRef, decision: PaymentDecision): Promise<DecidePaymentOutcome>;
   sendRefund(payment: PaymentRef, cause: string): Promise<SentRefund>;
 }
+
+export type Activities = HoldActivities & MoneyActivities;
 
 /** @param providers the payment providers that this worker can ask for refunds */
 export function createActivities(

@@ -40,6 +40,13 @@ export async function askForClaim(
     const hold = await readHold(api.db, wanted.holdId, clock.left()).catch(ifAway(null));
     if (hold !== null) return { hold, repeated: true };
   }
+  if (sent.outcome === 'UNAVAILABLE' && sent.certain) {
+    throw new Problem(
+      'WORKFLOW_UNAVAILABLE',
+      'Temporal can not be reached. Nothing was asked of it, so nothing is held by this request and nothing will be.',
+      { retryAfterSeconds: 2 },
+    );
+  }
   return afterDeadline(sent, request, api, clock);
 }
 
@@ -80,7 +87,7 @@ async function answered(
 }
 
 /**
- * No answer, or none to rely on: UNAVAILABLE too may have reached Temporal. Once the claim's
+ * No answer, or none to rely on: what was sent may have reached Temporal. Once the claim's
  * deadline has passed, Postgres can tell: a row; or the claim's key free and no row, which means
  * that nothing is held and nothing will be.
  */

@@ -102,7 +102,9 @@ export class Calls {
         '-c default_transaction_isolation=read\\ committed',
         `-c statement_timeout=${statementTimeoutMs}`,
         '-c idle_in_transaction_session_timeout=10000',
+        // Else a database that writes its dates the German way made cursors that its own pages refused.
         '-c timezone=UTC',
+        '-c datestyle=ISO',
         ...(options.takeAppRole ? ['-c role=tahan_app'] : []),
       ].join(' '),
     });

@@ -262,7 +262,7 @@ describe('bodies', () => {
     await checkout(line('1'), 400, 'INVALID_REQUEST', { 'content-encoding': 'gzip' });
   });
 
-  it('16 KB are read, one byte more is 413 BODY_TOO_LARGE, with and without a length', async () => {
+  it('F37: 16 KB are read, one byte more is 413 BODY_TOO_LARGE, with and without a length', async () => {
     const pad = (size: number) => `{"pad":"${'x'.repeat(size - 10)}"}`;
     await checkout(pad(16 * 1024), 400, 'INVALID_REQUEST');
     const { body } = await checkout(pad(16 * 1024 + 1), 413, 'BODY_TOO_LARGE');

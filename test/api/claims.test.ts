@@ -156,7 +156,7 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
     const sku = await service.product([0]);
     between = async (pass) => {
       await pass();
-      return { outcome: 'UNAVAILABLE', detail: 'test' };
+      return { outcome: 'UNAVAILABLE', detail: 'test', certain: false };
     };
     const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.code]).toEqual([409, 'INSUFFICIENT_STOCK']);

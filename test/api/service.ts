@@ -125,13 +125,19 @@ export interface ServiceOptions {
   claimsInFlight?: number;
   /** Whom the worker asks for refunds; without one they wait. */
   provider?: PaymentProvider;
+  /** Servers of the test's own, in place of the run's. */
+  servers?: { postgres: { version: number; url: string }; temporalAddress: string };
   parts?: (parts: Required<ApiParts> & { url: string }) => Partial<ApiParts>;
 }
 
 export async function openService(options: ServiceOptions = {}): Promise<Service> {
-  const shop = await openShop();
+  const { servers } = options;
+  const shop = await openShop(servers?.postgres);
   const activitiesDb = openDatabase({ url: shop.url, takeAppRole: true });
-  const engine_ = await engine(createActivities(activitiesDb, () => options.provider));
+  const engine_ = await engine(
+    createActivities(activitiesDb, () => options.provider),
+    servers && { address: servers.temporalAddress },
+  );
   if (options.workers ?? true) await engine_.start();
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
   const stripeSecret = `whsec_${randomBytes(24).toString('hex')}`;

@@ -14,8 +14,12 @@ describeEachPostgres('a payment in review (R11)', (version) => {
   const shop = sharedShop(version, { connections: { claims: 8, changes: 8 } });
 
   /** A late payment of a hold of 1, parked for an operator; its hold expired or still overdue. */
-  async function parked(sku: string, { expired = true, buyerId = randomUUID() } = {}) {
-    const hold = await shop.hold({ [sku]: 1 }, { holdSeconds: 1, buyerId });
+  async function parked(
+    sku: string,
+    { expired = true, buyerId }: { expired?: boolean; buyerId?: string } = {},
+  ) {
+    const buyer = { buyerId: buyerId ?? randomUUID() };
+    const hold = await shop.hold({ [sku]: 1 }, { holdSeconds: 1, ...buyer });
     await shop.shiftClock(2_000);
     if (expired) await expire(shop.db, hold);
     const payment = await shop.pay(hold);

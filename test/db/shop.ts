@@ -12,6 +12,7 @@ import { recordPayment } from '../../db/recordPayment.js';
 import type { PaymentEvent } from '../../db/recordPayment.js';
 import { restock } from '../../db/restock.js';
 import { freshDatabase } from '../setup/database.js';
+import type { OnServer } from '../setup/database.js';
 import { audit } from './audit.js';
 
 export { everything } from './books.js';
@@ -48,10 +49,10 @@ export interface Shop {
 }
 
 export async function openShop(
-  version?: number,
+  server?: OnServer,
   options: Partial<DatabaseOptions> = {},
 ): Promise<Shop> {
-  const database = await freshDatabase(version);
+  const database = await freshDatabase(server);
   const db = openDatabase({ url: database.url, takeAppRole: true, ...options });
   const sessions: pg.Client[] = [];
   const owner = new pg.Pool({ connectionString: database.url, max: 3 });

@@ -16,6 +16,9 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
+/** A server of a test's own; a number is the version of one of the run's. */
+export type OnServer = number | { version: number; url: string };
+
 /** Runs the suite once on each Postgres that is present: `R05 ... (Postgres 15)`. */
 export function describeEachPostgres(name: string, suite: (version: number) => void): void {
   for (const { version } of inject('postgres')) {
@@ -27,8 +30,8 @@ export function describeEachPostgres(name: string, suite: (version: number) => v
  * A migrated database of the test's own, copied from a template in some 100 ms. Without a version it
  * is on the newest Postgres.
  */
-export function freshDatabase(version?: number): Promise<TestDatabase> {
-  return create(version, async (admin, name, serverUrl) => {
+export function freshDatabase(server?: OnServer): Promise<TestDatabase> {
+  return create(server, async (admin, name, serverUrl) => {
     const template = await templateOf(admin, serverUrl);
     await whenUnused(() => admin.query(`create database ${name} template ${template}`));
   });
@@ -42,10 +45,10 @@ export function emptyDatabase(version?: number): Promise<TestDatabase> {
 }
 
 async function create(
-  version: number | undefined,
+  on: OnServer | undefined,
   make: (admin: pg.Client, name: string, serverUrl: string) => Promise<void>,
 ): Promise<TestDatabase> {
-  const server = serverOf(version);
+  const server = typeof on === 'object' ? on : serverOf(on);
   const name = `test_${process.pid}_${randomBytes(6).toString('hex')}`;
   await withAdmin(server.url, (admin) => make(admin, name, server.url));
   return {

@@ -27,9 +27,11 @@ export function startLauncher(
   flags: string[],
   env: NodeJS.ProcessEnv = {},
   [command, ...args]: [string, ...string[]] = [process.execPath, join(root, 'cli', 'start.mjs')],
+  account: { uid?: number; gid?: number } = {},
 ): Launcher {
   const fresh = env['TAHAN_DATA'] === undefined ? ['--fresh'] : [];
   const child = spawn(command, [...args, '--json', ...fresh, ...flags], {
+    ...account,
     cwd: root,
     env: { ...process.env, DATABASE_URL: '', TEMPORAL_ADDRESS: '', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],

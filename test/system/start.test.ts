@@ -1,11 +1,12 @@
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, inject, it } from 'vitest';
 import { until } from '../../cli/servers/until.js';
 import { emptyDatabase, type TestDatabase } from '../setup/database.js';
 import { startLauncher, type Launcher } from './launcher.js';
+import { processesOf } from './natives.js';
 
 const shown = [
   'a product to try',
@@ -27,21 +28,9 @@ describe('npm start', { timeout: 240_000 }, () => {
   });
 
   /** What a running launcher has started, out of its own words. */
-  async function started() {
-    const { checked: postgres } = launcher!.steps.find(({ checked }) => checked?.['home']) ?? {};
-    const temporal = launcher!.steps.find(({ checked }) => checked?.['ui'])?.checked;
-    const pids = launcher!.steps.flatMap(({ checked }) => (checked?.['pid'] as number) ?? []);
-    const ports = [
-      Number(postgres!['port']),
-      Number(String(temporal!['address']).split(':')[1]),
-      Number(new URL(String(temporal!['ui'])).port),
-      Number(new URL(String((await launcher!.step('api')).checked!['url'])).port),
-      Number(new URL(String((await launcher!.step('sandbox')).checked!['url'])).port),
-    ];
-    return { pids, ports, home: String(postgres!['home']) };
-  }
+  const started = () => startedBy(launcher!);
 
-  async function nothingLeft({ pids, ports, home }: Awaited<ReturnType<typeof started>>) {
+  async function nothingLeft({ pids, ports, home, folder }: Awaited<ReturnType<typeof started>>) {
     const alive = () => pids.filter(isAlive);
     await until(() => alive().length === 0, 20_000);
     expect(alive()).toEqual([]);
@@ -52,6 +41,7 @@ describe('npm start', { timeout: 240_000 }, () => {
     await until(async () => (await open()).length === 0, 20_000);
     expect(await open()).toEqual([]);
     expect(await until(() => !existsSync(home), 10_000)).toBe(true);
+    expect(await until(() => processesOf(folder).length === 0, 20_000)).toBe(true);
   }
 
   it('--once --fresh --json shows everything, ends with 0 and leaves nothing', async () => {
@@ -169,17 +159,27 @@ describe('npm start', { timeout: 240_000 }, () => {
     await nothingLeft(running);
   });
 
-  it('when a child ends by itself it says so, stops the rest and ends with 1', async () => {
-    launcher = startLauncher(['--no-demo']);
-    await launcher.step('running');
-    const running = await started();
-    process.kill(Number((await launcher.step('api')).checked!['pid']), 'SIGKILL');
-    expect((await launcher.ended).code).toBe(1);
-    const failed = launcher.steps.filter(({ ok }) => !ok);
-    expect(failed.map(({ text }) => text)).toEqual([
-      expect.stringContaining('The api ended by itself (SIGKILL)'),
-    ]);
-    await nothingLeft(running);
+  it('kill -9 of any of its processes: the launcher names it, stops the rest, ends with 1 and leaves nothing', async () => {
+    // Side by side: a start takes its time.
+    await Promise.all(
+      (['api', 'worker', 'postgres', 'temporal'] as const).map(async (role) => {
+        const own = startLauncher(['--no-demo']);
+        try {
+          await own.step('running');
+          const running = await startedBy(own);
+          process.kill(pidOf(role, own, running.folder), 'SIGKILL');
+          expect((await own.ended).code).toBe(1);
+          const failed = own.steps.filter(({ ok }) => !ok);
+          expect(failed.map(({ text }) => text)).toEqual([
+            expect.stringMatching(new RegExp(`The ${role} ended by itself \\((SIGKILL|code 1)\\)`)),
+          ]);
+          await nothingLeft(running);
+        } finally {
+          own.process.kill('SIGKILL');
+          await own.ended;
+        }
+      }),
+    );
   });
 
   it('an option that does not exist is refused before anything is started', async () => {
@@ -187,6 +187,32 @@ describe('npm start', { timeout: 240_000 }, () => {
     expect(await launcher.ended).toEqual({ code: 2, signal: null });
   });
 });
+
+async function startedBy(launcher: Launcher) {
+  const { steps } = launcher;
+  const { checked: postgres } = steps.find(({ checked }) => checked?.['home']) ?? {};
+  const temporal = steps.find(({ checked }) => checked?.['ui'])?.checked;
+  const pids = steps.flatMap(({ checked }) => (checked?.['pid'] as number) ?? []);
+  const ports = [
+    Number(postgres!['port']),
+    Number(String(temporal!['address']).split(':')[1]),
+    Number(new URL(String(temporal!['ui'])).port),
+    Number(new URL(String((await launcher.step('api')).checked!['url'])).port),
+  ];
+  const home = String(postgres!['home']);
+  return { pids, ports, home, folder: dirname(home) };
+}
+
+/** API and worker say their own; the servers name the run's folder on their command lines. */
+function pidOf(role: string, { steps }: Launcher, folder: string): number {
+  const said = steps.find(({ step, checked }) => step === role && checked?.['pid'])?.checked;
+  if (said !== undefined) return Number(said['pid']);
+  const named = role === 'postgres' ? '/postgres\0-D' : 'server\0start-dev';
+  const { pid } = processesOf(folder).find(({ pid }) =>
+    readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(named),
+  )!;
+  return pid;
+}
 
 function isAlive(pid: number): boolean {
   try {

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { send } from '../../workflows/contract.js';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { connect, send } from '../../workflows/contract.js';
 import { endOf, engine, handleOf, stateOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { FakeDatabase, request } from './fakeDatabase.js';
+import { forward } from './proxy.js';
 import { cancel, claimAgain, extend, hold, pay, withinMs } from './talk.js';
 
 const database = new FakeDatabase();
@@ -23,7 +24,7 @@ async function terminate(holdId: string): Promise<void> {
 }
 
 describe('H2 a claim that came too late', () => {
-  test('the caller hears TOO_LATE, and the same key with a new deadline gets the units', async () => {
+  test('F8, H2: the caller hears TOO_LATE, and the same key with a new deadline gets the units', async () => {
     database.instead.claim = (call) => (call === 1 ? { outcome: 'CLAIM_TOO_LATE' } : undefined);
     const wanted = request();
     expect(await claimAgain(shop, wanted)).toEqual({ outcome: 'TOO_LATE' });
@@ -73,6 +74,46 @@ describe('F1 a claim whose answer is lost', () => {
     expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
     expect(answers[0]).toMatchObject({ answer: { outcome: 'HELD' } });
     expect(database.callsOf('claim', wanted.holdId)).toBe(1);
+    await terminate(wanted.holdId);
+  });
+
+  test('F29 B19: 30 callers of one key with two bodies at once: one run, one claim, and each sees whose answer it is', async () => {
+    const wanted = request();
+    database.slowMs = 50;
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        claimAgain(shop, { ...wanted, requestHash: index % 2 === 0 ? 'hash-1' : 'hash-2' }),
+      ),
+    );
+    const [first] = answers;
+    expect(first).toMatchObject({ answer: { outcome: 'HELD' } });
+    // The hash is that of the one who came first: all others with that body have the hold.
+    expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+    const { requestHash } = database.rows.get(wanted.holdId)!;
+    expect(first).toMatchObject({ answer: { requestHash } });
+    expect(database.callsOf('claim', wanted.holdId)).toBe(1);
+    await terminate(wanted.holdId);
+  });
+
+  test('B23 F29: the caller dies after the start and before the answer: the repeat of the key gets the same run', async () => {
+    const wanted = request();
+    let answer = () => {};
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    database.instead.claim = () => answered;
+    const way = await forward(0, inject('temporalAddress'));
+    const dying = connect({ address: way.address });
+    const caller = { ...shop, holds: { ...shop.holds, client: dying.client } };
+    const lost = claimAgain(caller, wanted);
+    await until('claiming', () => database.callsOf('claim', wanted.holdId) === 1);
+    const { runId } = await handleOf(shop, wanted.holdId).describe();
+    way.close();
+    expect(['NO_ANSWER', 'UNAVAILABLE']).toContain((await lost).outcome);
+    await dying.close();
+    const again = claimAgain(shop, wanted);
+    answer();
+    expect(await again).toMatchObject({ answer: { outcome: 'HELD' } });
+    expect(database.callsOf('claim', wanted.holdId)).toBe(1);
+    expect((await handleOf(shop, wanted.holdId).describe()).runId).toBe(runId);
     await terminate(wanted.holdId);
   });
 

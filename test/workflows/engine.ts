@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
+import type { WorkflowBundleOption } from '@temporalio/worker';
 import { inject } from 'vitest';
 import type { Activities } from '../../activities/index.js';
 import { connect, state, workflowId } from '../../workflows/contract.js';
@@ -25,6 +26,17 @@ export interface Engine {
   problems: string[];
 }
 
+export interface EngineOptions {
+  namespace?: string;
+  /** Of a Temporal server of the test's own. */
+  address?: string;
+  /** Other workflows than ours: see mutant.ts. */
+  workflowBundle?: WorkflowBundleOption;
+  /** Activities at once, for tests that stop many of them halfway. */
+  claims?: number;
+  changes?: number;
+}
+
 /** Once per process, before the first worker: problems are collected, the rest is not printed. */
 export function quietRuntime(): void {
   if (installed) return;
@@ -43,10 +55,9 @@ export function quietRuntime(): void {
 /** Workers on queues of their own, on the run's Temporal server. They are not started yet. */
 export async function engine(
   activities: Activities,
-  { namespace = 'default' }: { namespace?: string } = {},
+  { namespace = 'default', address = inject('temporalAddress'), ...rest }: EngineOptions = {},
 ): Promise<Engine> {
   quietRuntime();
-  const address = inject('temporalAddress');
   const prefix = `t${randomUUID().slice(0, 8)}-`;
   const temporal = connect({ address, namespace });
   const connection = await NativeConnection.connect({ address });
@@ -63,6 +74,7 @@ export async function engine(
         prefix,
         activities,
         workflowBundle: { codePath: inject('bundlePath') },
+        ...rest,
       });
       running = { stop: () => workers.stop(), done: workers.run() };
     },
@@ -91,6 +103,23 @@ export async function endOf(engine: Engine, holdId: string): Promise<Record<stri
 
 export async function stateOf(engine: Engine, holdId: string): Promise<HoldState> {
   return handleOf(engine, holdId).query(state);
+}
+
+/** temporal.api.enums.v1.WorkflowTaskFailedCause: the completion met a signal, and was refused. */
+const unhandledCommand = 1;
+
+/** Workflow tasks of a hold that failed; completions that were refused are counted apart. */
+export async function failedTasks(
+  engine: Engine,
+  holdId: string,
+): Promise<{ refused: number; failed: string[] }> {
+  const { events } = await handleOf(engine, holdId).fetchHistory();
+  const found = events!.flatMap((event) => event.workflowTaskFailedEventAttributes ?? []);
+  const isRefused = ({ cause }: { cause?: unknown }) => Number(cause) === unhandledCommand;
+  return {
+    refused: found.filter(isRefused).length,
+    failed: found.filter((one) => !isRefused(one)).map((one) => String(one.failure?.message)),
+  };
 }
 
 /** Waits for a fact; a test never sleeps instead. */

@@ -35,6 +35,16 @@ test('workflow code never reaches the contract, which holds a client', () => {
   expect(files).toContain('workflows/hold.ts');
 });
 
+test('F36: workflow code has no loop that could keep its thread: each awaits in its body', () => {
+  const entries = reachedFrom('workflows/index.ts', 'workflows/payloadConverter.ts');
+  const files = [...new Set(entries.map(({ file }) => file))];
+  const loops = files.flatMap((file) => loopsOf(file, readFileSync(join(root, file), 'utf8')));
+  expect(loops.length).toBeGreaterThan(2);
+  expect(loops.filter(({ awaits }) => !awaits)).toEqual([]);
+  const bad = 'async function f() { for (;;) { g(async () => { await h(); }); } }';
+  expect(loopsOf('bad.ts', bad)).toEqual([{ file: 'bad.ts', line: 1, awaits: false }]);
+});
+
 test('activities import db and @temporalio/activity only; the contract imports no change of stock', () => {
   const activities = importsOf('activities/index.ts').concat(importsOf('activities/attempt.ts'));
   const packages = activities.map(({ from }) => from).filter((from) => !from.startsWith('.'));
@@ -60,6 +70,24 @@ function reachedFrom(...entries: string[]): Import[] {
     }
   };
   entries.forEach(visit);
+  return found;
+}
+
+/** Loops, and whether their own body awaits: an `await` of a function inside does not count. */
+function loopsOf(file: string, text: string): { file: string; line: number; awaits: boolean }[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.ES2022, true);
+  const awaits = (node: ts.Node): boolean =>
+    ts.isAwaitExpression(node) ||
+    (!ts.isFunctionLike(node) && (ts.forEachChild(node, (child) => awaits(child)) ?? false));
+  const found: { file: string; line: number; awaits: boolean }[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isIterationStatement(node, false)) {
+      const line = source.getLineAndCharacterOfPosition(node.getStart()).line + 1;
+      found.push({ file, line, awaits: awaits(node.statement) });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
   return found;
 }
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { workflowId } from '../../workflows/contract.js';
+import { cancel as cancelUpdate, workflowId } from '../../workflows/contract.js';
 import { endOf, engine, handleOf, stateOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { FakeDatabase, request } from './fakeDatabase.js';
@@ -108,6 +108,25 @@ describe('nothing that was accepted is lost', () => {
 });
 
 describe('one inbox, one actor', () => {
+  test('F21 whoever asks while the hold ends is answered by it, 10 of 10: the run waits for its handlers', async () => {
+    const wanted = await Promise.all(Array.from({ length: 10 }, () => hold(shop)));
+    const asked = new Set<string>();
+    database.instead.confirm = (_, holdId) => until('asked', () => asked.has(holdId));
+    const answers = wanted.map(async (one) => {
+      await pay(shop, one, { paymentId: one.holdId });
+      await until('confirming', () => database.callsOf('confirm', one.holdId) === 1);
+      // Not by `send`, which asks again when a run has left it without a word.
+      const asking = await handleOf(shop, one.holdId).startUpdate(cancelUpdate, {
+        args: [{ reason: 'changed mind', actor: 'shop' }],
+        waitForStage: 'ACCEPTED',
+      });
+      asked.add(one.holdId);
+      return asking.result();
+    });
+    const already = { outcome: 'ALREADY', status: 'CONFIRMED' };
+    expect(await Promise.all(answers)).toEqual(wanted.map(() => already));
+  });
+
   test('H4 payment, cancel and extend within milliseconds: never two activities of a hold at once, result and row agree, 15 of 15', async () => {
     database.slowMs = 40;
     const wanted = await Promise.all(Array.from({ length: 15 }, () => hold(shop)));

@@ -78,6 +78,29 @@ describe('send always answers in time and never throws', () => {
     await temporal.close();
   });
 
+  test('F8: Temporal goes before a call: it is certain that nothing was sent; in the middle of one: it is not', async () => {
+    const way = await forward(0, inject('temporalAddress'));
+    const temporal = connect({ address: way.address });
+    const prefix = `${shop.holds.prefix}away-`;
+    const holds: Holds = { ...shop.holds, prefix, client: temporal.client };
+    const claim = (wanted = request()) =>
+      send(holds, wanted, { kind: 'claimed' }, { withinMs: 4000 });
+    const wanted = request();
+    const asked = claim(wanted);
+    await until('it has arrived', () =>
+      handleOf(shop, wanted.holdId)
+        .describe()
+        .then(
+          () => true,
+          () => false,
+        ),
+    );
+    way.close();
+    expect(await asked).toMatchObject({ outcome: 'UNAVAILABLE', certain: false });
+    expect(await claim()).toMatchObject({ outcome: 'UNAVAILABLE', certain: true });
+    await temporal.close();
+  });
+
   test('Temporal accepts connections and says nothing: NO_ANSWER by our own timer', async () => {
     const silent = await listenSilently();
     const temporal = connect({ address: silent.address });
@@ -241,7 +264,7 @@ describe('search attributes that are not registered', () => {
   });
   afterAll(() => other.close());
 
-  test('a hold is made without them, although it was thought that they are there', async () => {
+  test('B25: the first claim in an empty namespace: a hold is made without them, although it was thought that they are there', async () => {
     await until(
       'the namespace is usable',
       async () => {

@@ -95,9 +95,19 @@ describe('money for a hold whose workflow has ended', () => {
     const stuck = await late();
     database.instead.confirm = () => pending;
     await settle(stuck.holdId, stuck.payment);
-    await until('paused', () => database.callsOf('confirm', stuck.holdId) >= 2);
     const waiting = handle(settleWorkflowId(stuck.payment));
+    const details = async () =>
+      (await waiting.query<{ currentDetails?: string }>('__temporal_workflow_metadata'))
+        .currentDetails ?? '';
+    await until('paused', async () => /stays pending/.test(await details()));
     await waiting.cancel();
+    await until('the cancel is handled', async () => {
+      const { events } = await waiting.fetchHistory();
+      const at = events!.findIndex(
+        (event) => event.workflowExecutionCancelRequestedEventAttributes,
+      );
+      return at > 0 && events!.slice(at).some((one) => one.workflowTaskCompletedEventAttributes);
+    });
     expect((await waiting.describe()).status.name).toBe('RUNNING');
     expect(database.callsOf('confirm', stuck.holdId)).toBeLessThan(6);
     await waiting.terminate();

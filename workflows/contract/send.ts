@@ -11,6 +11,7 @@ import type { ExtendOutcome } from '../../db/extend.js';
 import type { hold } from '../hold.js';
 import { cancel, claimed, extend, paymentReceived } from '../messages.js';
 import type { Claimed, HoldRequest, PaymentSignal } from '../messages.js';
+import { countingDeadline } from './connect.js';
 import { failed } from './failures.js';
 import type { Failed } from './failures.js';
 import { holdStartOptions } from './start.js';
@@ -58,8 +59,8 @@ export type Sent<Answer> =
   | { outcome: 'TOO_LATE' }
   /** Nothing within time: it may happen still. */
   | { outcome: 'NO_ANSWER'; detail: string }
-  /** Temporal can't be reached or refuses. Most likely nothing happened; it is not certain. */
-  | { outcome: 'UNAVAILABLE'; detail: string };
+  /** Temporal can't be reached or refuses. `certain`: no try had a connection, so nothing has left this process. */
+  | { outcome: 'UNAVAILABLE'; detail: string; certain: boolean };
 
 /**
  * Sends one message to one hold, and starts its workflow when none runs: so a hold whose workflow
@@ -72,30 +73,38 @@ export async function send<Kind extends Message['kind']>(
   message: Extract<Message, { kind: Kind }>,
   { withinMs }: { withinMs: number },
 ): Promise<Sent<Answers[Kind]>> {
-  const endsAt = Date.now() + withinMs;
+  const { deadline, tries } = countingDeadline(Date.now() + withinMs);
   const late = { outcome: 'NO_ANSWER', detail: `no answer within ${withinMs} ms` } as const;
-  const work = deliver(holds, request, message, endsAt).catch(
+  const work = deliver(holds, request, message, deadline).catch(
     (error: unknown) => ({ outcome: 'UNAVAILABLE', detail: String(error) }) as const,
   );
-  return (await within(withinMs, work, late)) as Sent<Answers[Kind]>;
+  const sent = await within(withinMs, work, late);
+  if (sent.outcome === 'UNAVAILABLE')
+    return { ...sent, certain: tries.ended > 0 && tries.ended === tries.withoutConnection };
+  return sent as Sent<Answers[Kind]>;
 }
+
+type Delivered =
+  | Exclude<Sent<Answers[Message['kind']]>, { outcome: 'UNAVAILABLE' }>
+  | { outcome: 'UNAVAILABLE'; detail: string };
 
 async function deliver(
   holds: Holds,
   request: HoldRequest,
   message: Message,
-  endsAt: number,
-): Promise<Sent<Answers[Message['kind']]>> {
+  deadline: Date,
+): Promise<Delivered> {
   let runsEnded = 0;
   for (;;) {
-    const sent = await attempt(holds, request, message, endsAt);
+    const sent = await attempt(holds, request, message, deadline);
     switch (sent.outcome) {
       case 'NOT_INDEXED':
         if (!request.indexed) return { outcome: 'UNAVAILABLE', detail: sent.detail };
         request = { ...request, indexed: false };
         break;
       case 'NOT_READY':
-        if (Date.now() + pauseMs > endsAt) return { outcome: 'NO_ANSWER', detail: sent.detail };
+        if (Date.now() + pauseMs > deadline.getTime())
+          return { outcome: 'NO_ANSWER', detail: sent.detail };
         await pause(pauseMs);
         break;
       case 'RUN_ENDED': {
@@ -103,7 +112,7 @@ async function deliver(
         const own = message.kind === 'claimed' && (await endedTooLate(holds.client, request));
         if (own) return { outcome: 'TOO_LATE' };
         runsEnded += 1;
-        if (runsEnded > 1 || Date.now() > endsAt)
+        if (runsEnded > 1 || Date.now() > deadline.getTime())
           return { outcome: 'NO_ANSWER', detail: 'the run ended before it answered' };
         break;
       }
@@ -118,15 +127,15 @@ async function attempt(
   { client, prefix }: Holds,
   request: HoldRequest,
   message: Message,
-  endsAt: number,
-): Promise<Sent<Answers[Message['kind']]> | Failed> {
+  deadline: Date,
+): Promise<Delivered | Failed> {
   const start = {
     ...(await holdStartOptions(prefix, request)),
     workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
     workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
   };
   const withStart = () => new WithStartWorkflowOperation<typeof hold>('hold', start);
-  const call = async (): Promise<Sent<Answers[Message['kind']]>> => {
+  const call = async (): Promise<Delivered> => {
     const { workflow } = client;
     switch (message.kind) {
       case 'claimed': {
@@ -174,7 +183,7 @@ async function attempt(
     }
   };
   try {
-    return await client.withDeadline(endsAt, call);
+    return await client.withDeadline(deadline, call);
   } catch (error) {
     const why = failed(error);
     return message.kind === 'adopt' && why.outcome === 'ENDED'

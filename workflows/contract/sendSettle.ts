@@ -100,5 +100,5 @@ function unanswered(error: unknown) {
   const detail = 'detail' in why ? why.detail : why.outcome;
   return why.outcome === 'NO_ANSWER'
     ? ({ outcome: 'NO_ANSWER', detail } as const)
-    : ({ outcome: 'UNAVAILABLE', detail } as const);
+    : ({ outcome: 'UNAVAILABLE', detail, certain: false } as const);
 }

@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import type { System } from './processes.js';
+import { succeeded } from './service.js';
+import type { Answer } from './service.js';
+
+/** What is there before something goes away, and what was asked meanwhile. */
+export interface Before {
+  sku: string;
+  /** Of the buyer `again`, whose key will be repeated. */
+  repeated: { key: string; id: string };
+  order: string;
+  cancelled: string;
+  extended: string;
+  paid: string;
+  /** One request each, however often it is sent. */
+  cancelKey: string;
+  extendKey: string;
+  event: object;
+  eventId: string;
+  /** First checkouts: their keys are new with every try. */
+  checkouts: { path: string; buyer: string; key: string; answer: Answer<{ id?: string }> }[];
+  /** Changes of stock: new with every try, and repeated afterwards. */
+  changes: { path: string; body: object; key: string; units: number }[];
+}
+
+export type Ask = (system: System, before: Before) => Promise<Answer<unknown>>;
+
+/** Endpoints that behave alike, each as it is declared in `routes`. */
+export const rows = {
+  'first checkout': {
+    'post /v1/holds': (system, before) => firstCheckout(system, before, '/v1/holds'),
+    'post /v1/orders': (system, before) => firstCheckout(system, before, '/v1/orders'),
+  },
+  'repeat of a key': {
+    'post /v1/holds (again)': (system, { sku, repeated: { key } }) =>
+      system.attempt({ [sku]: 1 }, { buyer: 'again', key }),
+  },
+  read: {
+    'get /v1/holds/:id': (system, { extended }) => system.get(`/v1/holds/${extended}`),
+    'get /v1/orders/:number': (system, { order }) => system.get(`/v1/orders/${order}`),
+    'get /v1/holds': (system, { sku }) => read(system, `/v1/holds?sku=${sku}`),
+    'get /v1/holds/:id/movements': (system, { paid }) =>
+      read(system, `/v1/holds/${paid}/movements`),
+    'get /v1/movements': (system, { sku }) => read(system, `/v1/movements?sku=${sku}`),
+    'get /v1/products': (system) => read(system, '/v1/products?limit=1'),
+    'get /v1/products/:sku': (system, { sku }) => read(system, `/v1/products/${sku}`),
+    'get /v1/products/:sku/availability': (system, { sku }) =>
+      system.get(`/v1/products/${sku}/availability`),
+    'post /v1/availability': (system, { sku }) => system.post('/v1/availability', { skus: [sku] }),
+  },
+  'cancel, extend': {
+    'post /v1/holds/:id/cancel': (system, { cancelled, cancelKey: idempotencyKey }) =>
+      system.post(`/v1/holds/${cancelled}/cancel`, { reason: 'no more' }, { idempotencyKey }),
+    'post /v1/holds/:id/extend': (system, { extended, extendKey: idempotencyKey }) =>
+      system.post(`/v1/holds/${extended}/extend`, { seconds: 60 }, { idempotencyKey }),
+  },
+  'payment event': {
+    'post /v1/payments/events': (system, { event, eventId: id }) => system.deliver(event, { id }),
+  },
+  'change of stock': {
+    'post /v1/products/:sku/bins/:code/restock': (system, before) =>
+      change(system, before, 'restock', { quantity: 3, reason: 'truck' }, 3),
+    'post /v1/products/:sku/bins/:code/adjustments': (system, before) =>
+      change(system, before, 'adjustments', { delta: -1, reason: 'broken' }, -1),
+    'put /v1/products/:sku': (system, { sku }) => system.put(`/v1/products/${sku}`, {}),
+    'put /v1/products/:sku/bins/:code': (system, { sku }) =>
+      system.put(`/v1/products/${sku}/bins/b1`, {}),
+  },
+  'livez, openapi': {
+    'get /livez': (system) => system.get('/livez', { key: null }),
+    'get /openapi.json': (system) => system.get('/openapi.json', { key: null }),
+  },
+  readyz: { 'get /readyz': (system) => system.get('/readyz', { key: null }) },
+} as const satisfies Record<string, Record<string, Ask>>;
+
+export type Group = keyof typeof rows;
+
+function read(system: System, path: string): Promise<Answer<unknown>> {
+  return system.get(path, { key: system.operatorKey });
+}
+
+async function firstCheckout(system: System, before: Before, path: string) {
+  const [buyer, key] = [`b-${randomUUID()}`, randomUUID()];
+  const answer = await system.attempt<{ id?: string }>({ [before.sku]: 1 }, { path, buyer, key });
+  before.checkouts.push({ path, buyer, key, answer });
+  return answer;
+}
+
+function change(system: System, before: Before, what: string, body: object, units: number) {
+  const made = {
+    path: `/v1/products/${before.sku}/bins/b1/${what}`,
+    body,
+    key: randomUUID(),
+    units,
+  };
+  before.changes.push(made);
+  return makeChange(system, made);
+}
+
+export function makeChange(
+  system: System,
+  { path, body, key: idempotencyKey }: Before['changes'][number],
+): Promise<Answer<unknown>> {
+  return system.post(path, body, { key: system.operatorKey, idempotencyKey });
+}
+
+/** A product with a hold for everything that can be asked about one. */
+export async function prepare(system: System): Promise<Before> {
+  const sku = await system.product([1000]);
+  const hold = async (of: Parameters<System['hold']>[1] = {}) =>
+    (await system.hold({ [sku]: 1 }, of)).id;
+  const key = randomUUID();
+  const path = '/v1/orders';
+  const order = await system.checkout<{ order_number: string }>({ [sku]: 1 }, { path });
+  const [again, cancelled, extended, paid] = [
+    await hold({ buyer: 'again', key }),
+    await hold(),
+    await hold(),
+    await hold(),
+  ];
+  return {
+    sku,
+    repeated: { key, id: again },
+    order: order.body.order_number,
+    cancelled,
+    extended,
+    paid,
+    cancelKey: randomUUID(),
+    extendKey: randomUUID(),
+    event: succeeded({ hold_id: paid }),
+    eventId: randomUUID(),
+    checkouts: [],
+    changes: [],
+  };
+}
