@@ -8,10 +8,11 @@ import type { Engine } from './engine.js';
 import { FakeDatabase } from './fakeDatabase.js';
 import { hold } from './talk.js';
 
+const database = new FakeDatabase();
 let shop: Engine;
 
 beforeAll(async () => {
-  shop = await engine(new FakeDatabase().activities());
+  shop = await engine(database.activities());
   await shop.start();
 });
 afterAll(() => shop.close());
@@ -23,12 +24,22 @@ interface Metadata {
   >;
 }
 
-test('B25 F38 every signal, update and query of the contract has a handler in a running hold, and there is no other', async () => {
+test('B25 F38 every signal, update and query of the contract has a handler in a running hold or settlement, and there is no other', async () => {
   const { holdId } = await hold(shop);
   const handle = handleOf(shop, holdId);
-  const { definition } = await handle.query<Metadata>('__temporal_workflow_metadata');
+  database.instead.requestRefund = () => ({ outcome: 'NOT_DUE', settlement: 'NEEDS_REVIEW' });
+  const parked = { provider: 'fake', paymentId: holdId };
+  database.instead.confirm = () => ({ outcome: 'SURPLUS' });
+  await contract.sendSettle(shop.holds, holdId, parked, { withinMs: 10_000 });
+  const settling = shop.holds.client.workflow.getHandle(contract.settleWorkflowId(parked));
+  const both = await Promise.all(
+    [handle, settling].map((one) => one.query<Metadata>('__temporal_workflow_metadata')),
+  );
   const handled = (key: keyof Metadata['definition']) =>
-    definition[key].map(({ name }) => name).filter((name) => !name.startsWith('__'));
+    both
+      .flatMap(({ definition }) => definition[key] ?? [])
+      .map(({ name }) => name)
+      .filter((name) => !name.startsWith('__'));
   const named = (type: string) =>
     Object.values(contract)
       .filter((one) => typeof one === 'object' && 'type' in one && one.type === type)
@@ -37,22 +48,26 @@ test('B25 F38 every signal, update and query of the contract has a handler in a 
   expect(handled('signalDefinitions').sort()).toEqual(named('signal').sort());
   expect(handled('updateDefinitions').sort()).toEqual(named('update').sort());
   expect(handled('queryDefinitions').sort()).toEqual(named('query').sort());
-  await handle.terminate();
+  await Promise.all([handle.terminate(), settling.terminate()]);
 });
 
 test('ids, queues and names that the outside relies on never change by accident', () => {
   expect(contract.workflowId('4b1c')).toBe('hold:4b1c');
   expect(contract.settleWorkflowId({ provider: 'fake', paymentId: 'p' })).toBe('payment:fake:p');
+  expect(contract.refundWorkflowId({ provider: 'fake', paymentId: 'p' }, 'settlement')).toBe(
+    'refund:fake:p:settlement',
+  );
   expect(contract.taskQueues('x-')).toEqual({ holds: 'x-tahan-holds', effects: 'x-tahan-effects' });
   expect(contract.taskQueuePrefix({})).toBe('');
   expect(contract.taskQueuePrefix({ TAHAN_TASK_QUEUE_PREFIX: 'x-' })).toBe('x-');
 });
 
-test('only hold and settlePayment can be started as workflows', () => {
+test('only hold, settlePayment and refund can be started as workflows', () => {
   const entry = readFileSync(new URL('../../workflows/index.ts', import.meta.url), 'utf8');
   const exported = entry.split('\n').filter((line) => line.startsWith('export'));
   expect(exported).toEqual([
     "export { hold } from './hold.js';",
+    "export { refund } from './refund.js';",
     "export { settlePayment } from './settlePayment.js';",
   ]);
 });

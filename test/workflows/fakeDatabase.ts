@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Context } from '@temporalio/activity';
 import type { Activities } from '../../activities/index.js';
 import type { ClaimOutcome } from '../../db/claim.js';
 import type { HoldStatus, PaymentRef, PaymentStatus, Settlement } from '../../db/values.js';
@@ -89,7 +90,9 @@ export class FakeDatabase {
   async #call<T>(name: keyof Activities, holdId: string, decide: () => T): Promise<T> {
     this.calls.push({ name, holdId });
     const call = this.callsOf(name, holdId);
-    const running = (this.#running.get(holdId) ?? 0) + 1;
+    // A settlement acts for itself, beside the hold.
+    const own = Context.current().info.workflowType === 'hold' ? 1 : 0;
+    const running = (this.#running.get(holdId) ?? 0) + own;
     this.#running.set(holdId, running);
     this.mostAtOnce = Math.max(this.mostAtOnce, running);
     try {
@@ -97,7 +100,7 @@ export class FakeDatabase {
       const other: unknown = await this.instead[name]?.(call, holdId);
       return other === undefined ? decide() : (other as T);
     } finally {
-      this.#running.set(holdId, (this.#running.get(holdId) ?? 1) - 1);
+      this.#running.set(holdId, (this.#running.get(holdId) ?? own) - own);
     }
   }
 

@@ -40,7 +40,9 @@ export class Gates {
 
   async #pass(name: string, holdId: string, work: () => Promise<unknown>): Promise<unknown> {
     this.calls.set(holdId, [...(this.calls.get(holdId) ?? []), name]);
-    const running = (this.#running.get(holdId) ?? 0) + 1;
+    // A settlement acts for itself, beside the hold.
+    const own = Context.current().info.workflowType === 'hold' ? 1 : 0;
+    const running = (this.#running.get(holdId) ?? 0) + own;
     this.#running.set(holdId, running);
     this.mostAtOnce = Math.max(this.mostAtOnce, running);
     const passed: (() => void)[] = [];
@@ -50,7 +52,7 @@ export class Gates {
       passed.push(await this.#wait(`${holdId} ${name} after`));
       return answer;
     } finally {
-      this.#running.set(holdId, (this.#running.get(holdId) ?? 1) - 1);
+      this.#running.set(holdId, (this.#running.get(holdId) ?? own) - own);
       for (const tell of passed) tell();
     }
   }

@@ -190,7 +190,7 @@ describe('the worker process', { timeout: 120_000 }, () => {
     });
     expect(await temporal.client.workflow.getHandle(settleWorkflowId(paid)).result()).toEqual({
       outcome: 'CONFIRMED',
-      late: true,
+      settlement: 'ACCEPTED_LATE',
     });
   });
 
