@@ -14,7 +14,7 @@ describeEachPostgres('a payment in review (R11)', (version) => {
   const shop = sharedShop(version, { connections: { claims: 8, changes: 8 } });
 
   /** A late payment of a hold of 1, parked for an operator; its hold expired or still overdue. */
-  async function parked(sku: string, { expired = true, buyerId = randomUUID() } = {}) {
+  async function parked(sku: string, { expired = true, buyerId = randomUUID() as string } = {}) {
     const hold = await shop.hold({ [sku]: 1 }, { holdSeconds: 1, buyerId });
     await shop.shiftClock(2_000);
     if (expired) await expire(shop.db, hold);
