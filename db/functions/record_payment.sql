@@ -37,14 +37,18 @@ begin
     return jsonb_build_object('outcome', 'OTHER_HOLD');
   end if;
 
-  -- A payment begins as one that has not succeeded; success and refund are the only steps up.
-  if p_status = 'succeeded' and v_payment.status = 'failed' then
+  -- A payment begins as one that has not succeeded; success and refund are the only steps up. A refund may
+  -- come before the success: how much of the money is still here, only the success tells.
+  if p_status = 'succeeded' and (v_payment.status = 'failed'
+    or v_payment.status = 'refunded' and v_payment.received_at is null and p_amount_minor > v_payment.amount_minor) then
     v_outcome := 'RECORDED';
     v_payment.status := 'succeeded';
     v_payment.amount_minor := p_amount_minor;
     v_payment.currency := p_currency;
     v_payment.received_at := v_began;
     v_payment.in_time := v_hold.status = 'HELD' and v_began < v_hold.expires_at;
+    v_payment.settlement := null;
+    v_payment.settlement_reason := null;
     if does_not_fit(v_hold.id, p_amount_minor, p_currency) then
       v_payment.settlement := 'REFUND_DUE';
       v_payment.settlement_reason := 'MISMATCH';
@@ -59,9 +63,11 @@ begin
       v_payment.settlement_reason := 'LATE';
     end if;
   -- A refund of a part is kept as an event and changes nothing: the rest of the money is still here.
-  elsif p_status = 'refunded' and v_payment.status <> 'refunded' and p_amount_minor >= v_payment.amount_minor then
+  elsif p_status = 'refunded' and p_amount_minor >= v_payment.amount_minor
+    and (v_payment.status <> 'refunded' or v_payment.received_at is null and p_amount_minor > v_payment.amount_minor) then
     v_outcome := 'RECORDED';
     v_payment.status := 'refunded';
+    v_payment.amount_minor := case when v_payment.received_at is null then p_amount_minor else v_payment.amount_minor end;
     -- The money is back, but a confirmed hold keeps its units until an operator has looked.
     v_payment.settlement_reason := case
       when v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then 'RETURNED'

@@ -1,16 +1,19 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { expire } from '../../db/expire.js';
+import { moneyBook, settles } from './moneyBook.js';
 import { sharedService } from './service.js';
 import type { Hold } from './service.js';
 
-const service = sharedService();
+const book = moneyBook();
+const service = sharedService({ provider: book });
 
 /**
  * The worked example, on API, Temporal, worker and Postgres. Only the database's clock is shifted:
  * Temporal's timer of A, five real minutes, does not fire while it runs, so the expiry is withheld.
  */
 describe('one seat, A holds it for 5 minutes', () => {
-  it('R15: B is refused at 0:02 and gets the seat at 5:02 while the expiry of A has not run; A pays at 5:03 and is refused, the money marked for refund', async () => {
+  it('R15: B is refused at 0:02 and gets the seat at 5:02 while the expiry of A has not run; A pays at 5:03 and is refused, and the money goes back once', async () => {
     const { seat, a } = await refusedAtTwoSeconds();
     await service.shop.shiftClock(302_000);
     expect((await service.get(`/v1/holds/${a.id}`)).body.status).toBe('HELD');
@@ -46,13 +49,18 @@ describe('one seat, A holds it for 5 minutes', () => {
   async function ownsItAlone(seat: string, a: Hold, b: Hold): Promise<void> {
     expect(b.status).toBe('HELD');
     await service.shop.shiftClock(303_000);
-    expect((await service.paid(a.id)).status).toBe(200);
-    expect((await service.get(`/v1/holds/${a.id}`)).body).toMatchObject({
-      status: 'EXPIRED',
-      payments: [{ in_time: false, settlement: 'REFUND_DUE', settlement_reason: 'LATE' }],
-    });
+    const late = randomUUID();
+    expect((await service.paid(a.id, { payment_id: late })).status).toBe(200);
     expect((await service.paid(b.id)).status).toBe(200);
     await service.becomes(b.id, 'CONFIRMED');
+    const shown = await settles(service, late, 'REFUNDED');
+    expect(shown).toMatchObject({ in_time: false, settlement_reason: 'LATE' });
+    expect(shown.refunds).toMatchObject([{ state: 'EXECUTED', amount_minor: 1000, calls: 1 }]);
+    expect((await service.get(`/v1/holds/${a.id}`)).body.status).toBe('EXPIRED');
+    // It comes again after that, and nothing more goes back.
+    await service.paid(a.id, { payment_id: late });
+    expect(book.of(late)).toEqual([1000]);
+    expect(book.sent.filter(({ holdId }) => holdId === b.id)).toEqual([]);
     expect(await service.counts(seat)).toEqual({ available: 0, held: 0, sold: 1 });
     // One owner at a time, in the order of the ledger.
     expect(await service.ledger(seat)).toEqual([

@@ -55,7 +55,7 @@ export function bothForms(version: number, options: Partial<DatabaseOptions> = {
   };
 }
 
-async function install(url: string, { name, changes }: WrongForm): Promise<void> {
+export async function install(url: string, { name, changes }: WrongForm): Promise<void> {
   const functions = Object.entries(changes).map(([file, each]) =>
     changedFunctions(name, file, each),
   );

@@ -27,8 +27,8 @@ const nothingSettlesAMismatch: WrongForm = {
   },
 };
 const refundStaysPending = recording('the money that went back is not noticed', [
-  "elsif p_status = 'refunded' and v_payment.status <> 'refunded' then",
-  'elsif false then',
+  "elsif p_status = 'refunded' and p_amount_minor >= v_payment.amount_minor",
+  'elsif false',
 ]);
 const clockInTheCondition = confirming('confirm accepts WHERE HELD AND expires_at > clock', [
   '  if not v_payment.in_time then',

@@ -1,0 +1,16 @@
+import { it } from 'vitest';
+import { moneyBook } from '../api/moneyBook.js';
+import { playAll } from '../api/permutations.js';
+import { sharedService } from '../api/service.js';
+
+const book = moneyBook();
+const service = sharedService({ provider: book });
+
+it(
+  'F22, F25, B07: 300 orders of up to five payment events, each delivered one to three times, drawn by a seed and played end to end, end as the policies say',
+  { timeout: 900_000 },
+  async () => {
+    const seed = Number(process.env['TAHAN_SEED'] ?? Date.now() % 1_000_000_000);
+    await playAll(service, book, { stories: 300, seed });
+  },
+);
