@@ -145,7 +145,6 @@ async function open(run: Run): Promise<World> {
   const worker = new Mortal('worker/main.js', {
     ...common,
     TAHAN_WORKFLOW_BUNDLE: run.bundlePath,
-    TAHAN_CACHED_HOLDS: '200',
     TAHAN_REFUND_URL: sandbox.url,
     TAHAN_REFUND_SECRET: refundSecret,
   });
