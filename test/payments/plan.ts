@@ -35,7 +35,7 @@ export function plan(payments: number, roll: () => number): PlannedHold[] {
   const holds: PlannedHold[] = Array.from({ length: Math.ceil(payments * 0.6) }, (_, index) => ({
     product: index % productCount,
     order: chance(0.5),
-    endsAt: chance(0.5) ? between(-500, 500) : between(500, 5000 + payments * 30),
+    endsAt: chance(0.5) ? between(-500, 500) : between(500, 12_000 + payments * 25),
     payments: [],
   }));
   for (let made = 0; made < payments; made += 1) {
