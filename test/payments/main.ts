@@ -38,7 +38,11 @@ async function main(): Promise<boolean> {
   await admin.connect();
   await admin.query(`create database ${name}`).finally(() => admin.end());
   await migrate(server.url(name));
-  const { wrong, ...played } = await play({
+  const {
+    wrong,
+    book: _,
+    ...played
+  } = await play({
     databaseUrl: server.url(name),
     temporalAddress: address,
     bundlePath,
