@@ -1,4 +1,5 @@
 import type { Audited } from './audit.js';
+import { money } from './payment.js';
 import type { Report } from './report.mjs';
 import type { Secrets } from './secrets.js';
 import { Shop, type Hold } from './shop.js';
@@ -12,6 +13,7 @@ const lateWithTaskMs = 12_000;
 
 export interface Stage {
   apiUrl: string;
+  sandboxUrl: string;
   secrets: Secrets;
   report: Report;
   killWorker(): Promise<number>;
@@ -23,10 +25,11 @@ export interface Stage {
 export async function demonstrate(stage: Stage): Promise<void> {
   const show = new Demonstration(stage);
   await show.part('a product to try', () => show.playground());
-  // The first three need nothing of one another; the last one takes the worker away from all.
+  // The first four need nothing of one another; the last one takes the worker away from all.
   await Promise.all([
     show.part('two buyers, one item', () => show.twoBuyersOneItem()),
     show.part('nobody pays', () => show.nobodyPays()),
+    show.part('paid too late', () => show.paidTooLate()),
     show.part('200 buyers, 20 items', () => show.rush(200, 20)),
   ]);
   await show.part('kill -9 the worker', () => show.killedWorker());
@@ -45,7 +48,7 @@ class Demonstration {
 
   constructor(stage: Stage) {
     this.#stage = stage;
-    this.#shop = new Shop(stage.apiUrl, stage.secrets, stage.signal);
+    this.#shop = new Shop(stage, stage.secrets, stage.signal);
   }
 
   async part(name: string, show: () => Promise<Shown>): Promise<void> {
@@ -121,6 +124,37 @@ class Demonstration {
     check.equal('ledger', kinds(counts), 'restock,reserve,release_reservation,reserve');
     return check.shown(
       `held for 2 s, ${ended.status} ${lateness(ended)} ms after its time; the next buyer has it`,
+    );
+  }
+
+  /** The money comes when the hold is over: it confirms nothing, and goes back once. */
+  async paidTooLate(): Promise<Shown> {
+    const sku = await this.#shop.product('TOO-LATE', 1);
+    const check = new Check();
+    const claimed = await this.#shop.claim('fay', sku, 2);
+    check.equal('held', claimed.status, 201);
+    if (claimed.status !== 201) return check.shown('nobody was held');
+    const { id } = claimed.body as Hold;
+    const { payment_id } = await this.#shop.payLate(id);
+    const settled = ({ payments: [first] }: Hold) =>
+      ['APPLIED', 'ACCEPTED_LATE', 'REFUNDED', 'NEEDS_REVIEW'].includes(first?.settlement ?? '');
+    const hold = await this.#shop.whenHold(id, 40_000, settled);
+    const [payment] = hold.payments;
+    check.equal('hold', hold.status, 'EXPIRED');
+    check.equal('payments', hold.payments.length, 1);
+    check.equal('settlement', payment?.settlement, 'REFUNDED');
+    check.equal('reason', payment?.settlement_reason, 'LATE');
+    // The provider's own book: what it sent back, whatever it answered.
+    const charge = await this.#shop.charge(payment_id);
+    check.equal('refunds at the provider', charge.refunds.length, 1);
+    const back = charge.refunds.reduce((sum, { amount_minor }) => sum + amount_minor, 0);
+    check.equal('sent back', back, charge.amount_minor);
+    const counts = await this.#counted(check, sku, { available: 1, held: 0, sold: 0 });
+    check.equal('ledger', kinds(counts), 'restock,reserve,release_reservation');
+    const sum = money({ ...charge, amount_minor: back });
+    return check.shown(
+      `the buyer sees: hold ${hold.status}, payment ${payment?.settlement} (${payment?.settlement_reason})\n` +
+        `the provider's book: ${money(charge)} taken, ${sum} sent back in ${charge.refunds.length} refund`,
     );
   }
 

@@ -51,9 +51,10 @@ async function present(
   });
   if (options.demonstrate) {
     report.prose('\nThe demonstration, against the running system');
-    const { apiUrl, secrets } = system;
+    const { apiUrl, sandboxUrl, secrets } = system;
     await demonstrate({
       apiUrl,
+      sandboxUrl,
       secrets,
       report,
       killWorker: () => system.killWorker(),

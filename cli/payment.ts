@@ -106,15 +106,12 @@ class Teller {
 
   /** Answers whether all payments have come to their end, and says which. */
   tell(views: ChargeView[], target: Target): boolean {
-    for (const { events, refunds } of views) {
-      for (const event of events) this.#tries(event);
-      for (const refund of refunds)
-        this.#once(
-          refund.refund_id,
-          'refund',
-          `${refund.refund_id}: ${money(refund)} back (${refund.reason})`,
-        );
-    }
+    const news = views.flatMap(({ events, refunds }) => [
+      ...events.flatMap(newsOf),
+      ...refunds.map(newsOfRefund),
+    ]);
+    for (const { key, what, text } of news.sort((a, b) => a.at.localeCompare(b.at)))
+      this.#once(key, what, text);
     if (target.status !== this.#status) this.#say(this.#hold, (this.#status = target.status));
     const endings = views.map((view) => ending(view, target));
     if (endings.some((one) => one === undefined)) return false;
@@ -122,20 +119,39 @@ class Teller {
     return true;
   }
 
-  #tries({ id, type, tries, state }: Event): void {
-    tries.forEach(({ status, answer, signed }, index) => {
-      const badly = signed === 'badly' ? ', badly signed,' : '';
-      const answered = status === null ? `no answer (${answer})` : `${status} ${answer}`;
-      this.#once(`${id} ${index}`, 'webhook', `${type}${badly} -> ${answered}`);
-    });
-    if (state === 'given_up') this.#once(`${id} ended`, 'webhook', `${type} is given up`);
-  }
-
   #once(key: string, what: string, text: string): void {
     if (this.#told.has(key)) return;
     this.#told.add(key);
     this.#say(what, text);
   }
+}
+
+interface News {
+  at: string;
+  key: string;
+  what: string;
+  text: string;
+}
+
+function newsOf({ id, type, tries, state }: Event): News[] {
+  const told = tries.map(({ at, status, answer, signed }, index) => {
+    const badly = signed === 'badly' ? ', badly signed,' : '';
+    const answered = status === null ? `no answer (${answer})` : `${status} ${answer}`;
+    return { at, key: `${id} ${index}`, what: 'webhook', text: `${type}${badly} -> ${answered}` };
+  });
+  if (state !== 'given_up') return told;
+  const at = tries.at(-1)?.at ?? '';
+  return [...told, { at, key: `${id} ended`, what: 'webhook', text: `${type} is given up` }];
+}
+
+function newsOfRefund(refund: Refund): News {
+  const { refund_id, executed_at: at, reason } = refund;
+  return {
+    at,
+    key: refund_id,
+    what: 'refund',
+    text: `${refund_id}: ${money(refund)} back (${reason})`,
+  };
 }
 
 /** Undefined while something is still to come. */
@@ -162,7 +178,13 @@ function settlementOf({ settlement, settlement_reason }: Target['payments'][numb
   return `${settlement ?? 'not settled'}${settlement_reason === null ? '' : ` (${settlement_reason})`}`;
 }
 
-function money({ amount_minor, currency }: { amount_minor: number; currency: string }): string {
+export function money({
+  amount_minor,
+  currency,
+}: {
+  amount_minor: number;
+  currency: string;
+}): string {
   const { maximumFractionDigits: digits = 2 } = new Intl.NumberFormat('en', {
     style: 'currency',
     currency,

@@ -1,6 +1,7 @@
 import { Webhook } from 'standardwebhooks';
 import { audit, type Audited } from './audit.js';
 import { Http } from './http.js';
+import type { Charge, Event, Refund } from './sandbox/book.js';
 import type { Secrets } from './secrets.js';
 import { until } from './servers/until.js';
 
@@ -10,19 +11,33 @@ export interface Hold {
   buyer_id: string;
   expires_at: string;
   closed_at: string | null;
+  payments: {
+    payment_id: string;
+    settlement: string | null;
+    settlement_reason: string | null;
+  }[];
 }
+
+/** What the provider knows about one payment. */
+export type ChargeView = Charge & { events: Event[]; refunds: Refund[] };
 
 /** What the shop, its operator and its payment service do in the demonstration: HTTP and nothing else. */
 export class Shop {
   readonly #secrets: Secrets;
   readonly #http: Http;
+  readonly #provider: Http;
   readonly #signal: AbortSignal;
   /** Names of this run: an earlier run's open holds must not come back into this one's counts. */
   readonly #run = Date.now().toString(36).toUpperCase();
 
-  constructor(apiUrl: string, secrets: Secrets, signal: AbortSignal) {
+  constructor(
+    { apiUrl, sandboxUrl }: { apiUrl: string; sandboxUrl: string },
+    secrets: Secrets,
+    signal: AbortSignal,
+  ) {
     this.#secrets = secrets;
     this.#http = new Http(apiUrl, signal);
+    this.#provider = new Http(sandboxUrl, signal);
     this.#signal = signal;
   }
 
@@ -95,7 +110,25 @@ export class Shop {
     }
   }
 
-  async whenEnded(holdId: string, withinMs: number): Promise<Hold> {
+  /** The sandbox takes the money, and tells of it when the hold is over. */
+  async payLate(holdId: string): Promise<ChargeView> {
+    const { charges } = await this.#provider.must<{ charges: Charge[] }>('POST', '/charges', {
+      body: { hold_id: holdId, late: true },
+    });
+    return this.charge(charges[0]!.payment_id);
+  }
+
+  /** A payment, as its provider sees it. */
+  charge(paymentId: string): Promise<ChargeView> {
+    return this.#provider.must('GET', `/charges/${encodeURIComponent(paymentId)}`);
+  }
+
+  whenEnded(holdId: string, withinMs: number): Promise<Hold> {
+    return this.whenHold(holdId, withinMs, ({ status }) => status !== 'HELD');
+  }
+
+  /** The hold once this is true of it, or as it is when the time is over. */
+  async whenHold(holdId: string, withinMs: number, fact: (hold: Hold) => boolean): Promise<Hold> {
     let hold: Hold | undefined;
     await until(
       async () => {
@@ -104,7 +137,7 @@ export class Shop {
           key: this.#secrets.shopKey,
         });
         if (answer.status === 200) hold = answer.body as Hold;
-        return hold !== undefined && hold.status !== 'HELD';
+        return hold !== undefined && fact(hold);
       },
       withinMs,
       100,

@@ -26,6 +26,8 @@ export const behaviour = z.strictObject({
         .default(null),
       /** So long after an execution its key is forgotten: the same call would execute again. */
       forget_keys_after_ms: ms.nullable().default(null),
+      /** More is sent back than was paid, if somebody asks for it. */
+      overdraw: z.boolean().default(false),
     })
     .prefault({}),
   webhooks: z

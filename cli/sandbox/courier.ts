@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Webhook } from 'standardwebhooks';
 import type { Behaviour } from './behaviour.js';
@@ -30,6 +31,7 @@ export class Courier {
   constructor(parts: CourierParts) {
     this.#parts = parts;
     this.#signer = new Webhook(parts.secret);
+    setMaxListeners(0, this.#closing.signal); // one listens for each webhook that waits: no leak
     const waiting = [...parts.book.events.values()].filter(({ state }) => state === 'waiting');
     for (const chain of new Set(waiting.map((event) => event.chain)))
       this.#start(waiting.filter((event) => event.chain === chain));

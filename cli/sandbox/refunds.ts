@@ -28,7 +28,7 @@ export function refund(call: RefundCall, key: string, counter: Counter): Reply {
       before.currency === call.currency;
     return same ? answer(200, before) : problem(409, 'key_reused');
   }
-  const refusal = refuse(call, book, behaviour.refuse);
+  const refusal = refuse(call, book, behaviour);
   if (refusal !== undefined) return refusal;
   const made: Refund = {
     refund_id: `re_${randomUUID()}`,
@@ -77,7 +77,11 @@ function remembered(book: Book, key: string, forgetAfterMs: number | null): Refu
   );
 }
 
-function refuse(call: RefundCall, book: Book, code: string | null): Reply | undefined {
+function refuse(
+  call: RefundCall,
+  book: Book,
+  { refuse: code, overdraw }: Behaviour['refunds'],
+): Reply | undefined {
   const charge = book.charges.get(call.payment_id);
   const no = (status: number, why: string) => {
     book.record({ kind: 'count', what: 'refused' });
@@ -87,6 +91,7 @@ function refuse(call: RefundCall, book: Book, code: string | null): Reply | unde
   if (charge === undefined) return no(404, 'payment_not_found');
   if (charge.status === 'failed') return no(422, 'payment_not_successful');
   if (charge.currency !== call.currency) return no(422, 'currency_mismatch');
+  if (overdraw) return undefined;
   const back = book.refundsOf(call.payment_id).reduce((sum, one) => sum + one.amount_minor, 0);
   if (back + call.amount_minor <= charge.amount_minor) return undefined;
   book.record({ kind: 'count', what: 'over_refunds_refused' });

@@ -105,6 +105,8 @@ it('B08: pay shows the refund of the second payment', async () => {
   expect(system.said()).toContain(`refund: ${refund!.refund_id}: 25.00 EUR back (SURPLUS)`);
   expect(system.said()).toContain(`end: ${refund!.payment_id}: REFUNDED (SURPLUS)`);
   expect(system.said()).toMatch(/end: \S+: APPLIED/);
+  // In the order in which it happened: the money goes, and then it is told.
+  expect(system.said()).toMatch(/refund: [^]*webhook: payment\.refunded/);
 });
 
 it('pay says what a payment still waits for when its time is over', async () => {

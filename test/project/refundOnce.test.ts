@@ -74,6 +74,16 @@ describe('refunds over signed HTTP, by a provider that behaves badly', () => {
     expect(await refused({ amountMinor: 1 })).toEqual(no('refunded_another_amount'));
   });
 
+  it('overdraw: it sends back more than was paid, so that nobody but the caller prevents it', async () => {
+    const { sandbox, provider } = await sandboxed({ overdraw: true });
+    const request = charged(sandbox);
+    for (const key of ['first', 'second'])
+      expect(await provider.refund({ ...request, amountMinor: 5000, key }, never)).toMatchObject({
+        outcome: 'EXECUTED',
+      });
+    expect(sandbox.book.refundsOf(request.paymentId)).toHaveLength(2);
+  });
+
   it('S1: a wrong secret is thrown, both ways, and nothing is refunded', async () => {
     const { sandbox } = await sandboxed();
     const request = charged(sandbox);

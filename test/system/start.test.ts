@@ -12,6 +12,7 @@ const shown = [
   'a product to try',
   'two buyers, one item',
   'nobody pays',
+  'paid too late',
   '200 buyers, 20 items',
   'kill -9 the worker',
 ];
@@ -62,6 +63,16 @@ describe('npm start', { timeout: 240_000 }, () => {
       units_held: 20,
       reserved_in_the_ledger: 20,
       of_those_held: 20,
+    });
+    const late = parts.find(({ step }) => step === 'paid too late')!.checked;
+    expect(late).toMatchObject({
+      hold: 'EXPIRED',
+      settlement: 'REFUNDED',
+      reason: 'LATE',
+      refunds_at_the_provider: 1,
+      sent_back: 2500,
+      units_available: 1,
+      units_sold: 0,
     });
     expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 5, left: 0 } });
     await nothingLeft(await started());
