@@ -26,8 +26,12 @@ import { listenForStop } from './stopping.js';
 import { createWorkers } from './worker.js';
 import { workflowCode } from './workflowCode.js';
 
-/** Settlements run beside the holds' own changes; the pool has room for both. */
-const effects = 2;
+/**
+ * Settlements and refunds run beside the holds' own changes. A provider that hangs keeps a refund for
+ * up to 30 s, and the statements around it are short: more at once than there are connections.
+ */
+const effects = 10;
+const effectConnections = 2;
 
 const { settings, providers } = settingsOrExit();
 const log = openLog(settings.logLevel);
@@ -59,7 +63,7 @@ async function work(): Promise<void> {
     takeAppRole: settings.takeAppRole,
     connections: {
       claims: settings.claimConnections,
-      changes: settings.changeConnections + effects,
+      changes: settings.changeConnections + effectConnections,
       reads: 1,
     },
     stockLockTimeoutMs: settings.stockLockTimeoutMs,

@@ -14,6 +14,7 @@ export interface WorkersOptions {
   /** Activities at once: as many as the pools have connections, so that none waits for one. */
   claims?: number;
   changes?: number;
+  /** More than connections: most of the time they wait for a provider. */
   effects?: number;
   cachedHolds?: number;
 }
@@ -34,7 +35,7 @@ const shutdownGraceTime = '12 s';
  */
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
   const { connection, namespace, activities, workflowBundle } = options;
-  const { claims = 4, changes = 4, effects = 2, cachedHolds = 1000 } = options;
+  const { claims = 4, changes = 4, effects = 10, cachedHolds = 1000 } = options;
   const queues = taskQueues(options.prefix);
   const common = {
     connection,
