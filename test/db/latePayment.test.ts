@@ -180,4 +180,19 @@ describeEachPostgres('a late payment', (version) => {
       { status: 'refunded', settlement: 'REFUNDED', settlementReason: 'LATE' },
     ]);
   });
+
+  it('F26: a buyer who checks out again replaces nothing: an open hold keeps its unit, an overdue one loses it, and money for it goes back', async () => {
+    const sku = await shop.product([1]);
+    const buyerId = 'two-tabs';
+    const first = await shop.hold({ [sku]: 1 }, { buyerId });
+    expect((await shop.claim({ [sku]: 1 }, { buyerId })).outcome).toBe('INSUFFICIENT_STOCK');
+    await shop.shiftClock(601_000);
+    const second = await shop.hold({ [sku]: 1 }, { buyerId });
+    expect(await confirm(shop.db, first, await shop.pay(first))).toEqual(refunded);
+    expect(await confirm(shop.db, second, await shop.pay(second))).toMatchObject({
+      outcome: 'CONFIRMED',
+    });
+    expect(await counts(shop, sku)).toMatchObject({ available: 0, held: 0, sold: 1 });
+    await shop.shiftClock(0);
+  });
 });
