@@ -13,6 +13,7 @@ const paths = (path: string) =>
     .replace(':sku', 'none')
     .replace(':code', 'none')
     .replace(':number', 'NONE')
+    .replace(':provider/:payment_id', 'none/none')
     .replace(':id', randomUUID());
 
 const guarded = routes
@@ -20,10 +21,11 @@ const guarded = routes
   .map(({ method, path, role }) => ({ method: method.toUpperCase(), path, role }));
 
 describe('API keys', () => {
-  it('every route of /v1 needs a key, but the signed webhook', () => {
+  it('every route of /v1 needs a key, but the signed webhooks', () => {
     const open = routes.filter(({ role }) => role === 'none' || role === 'signed');
     expect(open.map(({ path }) => path)).toEqual([
       '/v1/payments/events',
+      '/v1/payments/stripe/events',
       '/livez',
       '/readyz',
       '/openapi.json',
@@ -78,7 +80,7 @@ describe('API keys', () => {
     },
   );
 
-  it("R39: what moves stock, tells the ledger or lists all buyers is the operator's", () => {
+  it("R39: what moves stock, tells the ledger, lists all buyers or decides about money is the operator's", () => {
     const operators = guarded.filter(({ role }) => role === 'operator');
     expect(operators.map(({ method, path }) => `${method} ${path}`)).toEqual([
       'GET /v1/holds',
@@ -88,6 +90,10 @@ describe('API keys', () => {
       'POST /v1/products/:sku/bins/:code/adjustments',
       'GET /v1/movements',
       'GET /v1/holds/:id/movements',
+      'GET /v1/payments',
+      'GET /v1/payments/unmatched',
+      'GET /v1/payments/:provider/:payment_id',
+      'POST /v1/payments/:provider/:payment_id/decision',
     ]);
   });
 

@@ -23,6 +23,7 @@ interface Told {
 const away = '503 DATABASE_UNAVAILABLE';
 const late = '503 CHECKOUT_TIMED_OUT';
 const unavailable = '503 WORKFLOW_UNAVAILABLE';
+const settled = '409 PAYMENT_NOT_IN_REVIEW';
 
 /** Nothing can be said without Postgres, and a first checkout is told so in under 2 s. */
 const withoutPostgres: Omit<Told, 'trouble'> = {
@@ -32,6 +33,7 @@ const withoutPostgres: Omit<Told, 'trouble'> = {
     read: [away],
     'cancel, extend': [away],
     'payment event': [away],
+    'decision about a payment': [away],
     'change of stock': [away],
     'livez, openapi': ['200'],
     readyz: ['503'],
@@ -46,6 +48,7 @@ const withoutTemporal: Told['expected'] = {
   read: ['200'],
   'cancel, extend': [unavailable],
   'payment event': [unavailable],
+  'decision about a payment': [unavailable],
   'change of stock': ['200'],
   'livez, openapi': ['200'],
   readyz: ['200'],
@@ -75,6 +78,7 @@ export const columns: Record<Column, Told> = {
       read: ['200', away],
       'cancel, extend': ['200', away, unavailable],
       'payment event': ['200', away],
+      'decision about a payment': [settled, away, unavailable],
       'change of stock': ['200', away],
       'livez, openapi': ['200'],
       readyz: ['200', '503'],
@@ -96,6 +100,7 @@ export const columns: Record<Column, Told> = {
       'first checkout': ['201', late],
       'cancel, extend': ['200', unavailable],
       'payment event': ['200', unavailable],
+      'decision about a payment': [settled, unavailable],
     },
   },
   'the worker is away': {

@@ -1,3 +1,4 @@
+import { deliverAsStripe } from './stripeEvents.js';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { audit } from '../db/audit.js';
@@ -108,6 +109,7 @@ async function keptItsWord(system: System, before: Before): Promise<void> {
   for (const one of before.changes)
     expect((await again(() => makeChange(system, one))).status).toBe(200);
   const { cancelled, cancelKey, extended, extendKey, paid, event, eventId } = before;
+  const { paidAtStripe, eventOfStripe } = before;
   const rest = await Promise.all([
     again(() =>
       system.post(
@@ -120,16 +122,18 @@ async function keptItsWord(system: System, before: Before): Promise<void> {
       system.post(`/v1/holds/${extended}/extend`, { seconds: 60 }, { idempotencyKey: extendKey }),
     ),
     again(() => system.deliver(event, { id: eventId })),
+    again(() => deliverAsStripe(system, eventOfStripe)),
     again(() => system.attempt({ [sku]: 1 }, { buyer: 'again', key: before.repeated.key })),
   ]);
-  expect(rest.map(sayOf)).toEqual(['200', '200', '200', '200']);
+  expect(rest.map(sayOf)).toEqual(['200', '200', '200', '200', '200']);
   await system.becomes(paid, 'CONFIRMED');
+  await system.becomes(paidAtStripe, 'CONFIRMED');
   const units = before.changes.reduce((sum, { units }) => sum + units, 0);
   const held = before.checkouts.length + 4; // the order, the repeated, the extended, and the first after the return
   expect(await system.counts(sku)).toEqual({
-    available: 1000 + units - held - 1,
+    available: 1000 + units - held - 3,
     held,
-    sold: 1,
+    sold: 3,
   });
   const [{ extensions }] = (await system.shop.query(
     'select extensions::int as extensions from tahan.holds where id = $1',

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
 import type { System } from './processes.js';
 import { succeeded } from './service.js';
 import type { Answer } from './service.js';
+import { deliverAsStripe, succeededAtStripe } from './stripeEvents.js';
 
 /** What is there before something goes away, and what was asked meanwhile. */
 export interface Before {
@@ -12,11 +14,15 @@ export interface Before {
   cancelled: string;
   extended: string;
   paid: string;
+  paidAtStripe: string;
+  /** A payment that has confirmed its hold. */
+  applied: string;
   /** One request each, however often it is sent. */
   cancelKey: string;
   extendKey: string;
   event: object;
   eventId: string;
+  eventOfStripe: string;
   /** First checkouts: their keys are new with every try. */
   checkouts: { path: string; buyer: string; key: string; answer: Answer<{ id?: string }> }[];
   /** Changes of stock: new with every try, and repeated afterwards. */
@@ -42,6 +48,10 @@ export const rows = {
     'get /v1/holds/:id/movements': (system, { paid }) =>
       read(system, `/v1/holds/${paid}/movements`),
     'get /v1/movements': (system, { sku }) => read(system, `/v1/movements?sku=${sku}`),
+    'get /v1/payments': (system) => read(system, '/v1/payments?limit=1'),
+    'get /v1/payments/unmatched': (system) => read(system, '/v1/payments/unmatched'),
+    'get /v1/payments/:provider/:payment_id': (system, { applied }) =>
+      read(system, `/v1/payments/default/${applied}`),
     'get /v1/products': (system) => read(system, '/v1/products?limit=1'),
     'get /v1/products/:sku': (system, { sku }) => read(system, `/v1/products/${sku}`),
     'get /v1/products/:sku/availability': (system, { sku }) =>
@@ -56,6 +66,16 @@ export const rows = {
   },
   'payment event': {
     'post /v1/payments/events': (system, { event, eventId: id }) => system.deliver(event, { id }),
+    'post /v1/payments/stripe/events': (system, { eventOfStripe }) =>
+      deliverAsStripe(system, eventOfStripe),
+  },
+  'decision about a payment': {
+    'post /v1/payments/:provider/:payment_id/decision': (system, { applied }) =>
+      system.post(
+        `/v1/payments/default/${applied}/decision`,
+        { decision: 'refund', reason: 'by mistake' },
+        { key: system.operatorKey },
+      ),
   },
   'change of stock': {
     'post /v1/products/:sku/bins/:code/restock': (system, before) =>
@@ -112,8 +132,13 @@ export async function prepare(system: System): Promise<Before> {
   const key = randomUUID();
   const path = '/v1/orders';
   const order = await system.checkout<{ order_number: string }>({ [sku]: 1 }, { path });
-  const [again, cancelled, extended, paid] = [
+  const applied = randomUUID();
+  const sold = await hold();
+  expect((await system.paid(sold, { payment_id: applied })).status).toBe(200);
+  await system.becomes(sold, 'CONFIRMED');
+  const [again, cancelled, extended, paid, paidAtStripe] = [
     await hold({ buyer: 'again', key }),
+    await hold(),
     await hold(),
     await hold(),
     await hold(),
@@ -125,10 +150,13 @@ export async function prepare(system: System): Promise<Before> {
     cancelled,
     extended,
     paid,
+    paidAtStripe,
+    applied,
     cancelKey: randomUUID(),
     extendKey: randomUUID(),
     event: succeeded({ hold_id: paid }),
     eventId: randomUUID(),
+    eventOfStripe: succeededAtStripe(paidAtStripe, 2500).body,
     checkouts: [],
     changes: [],
   };

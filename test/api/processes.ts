@@ -37,6 +37,7 @@ export async function openSystem(
       TEMPORAL_ADDRESS: to.temporal[role].address,
       TAHAN_TASK_QUEUE_PREFIX: service.engine.holds.prefix,
       TAHAN_WEBHOOK_SECRETS: service.secret,
+      STRIPE_WEBHOOK_SECRETS: service.stripeSecret,
       ...env,
     });
   };

@@ -22,6 +22,7 @@ describe('the settings of the API', () => {
       databaseUrl: 'postgres://owner@db/tahan',
       takeAppRole: true,
       webhookSecrets: [secret],
+      stripeWebhookSecrets: [],
       claimsInFlight: 60,
       stockLockTimeoutMs: 15_000,
       logLevel: 'info',
@@ -43,6 +44,7 @@ describe('the settings of the API', () => {
   });
 
   it.each([
+    ['STRIPE_WEBHOOK_SECRETS', 'sk_test_0123456789abcdef', 'whsec_'],
     ['TAHAN_WEBHOOK_SECRETS', undefined, 'is missing'],
     ['TAHAN_WEBHOOK_SECRETS', '', 'is empty'],
     ['TAHAN_WEBHOOK_SECRETS', ' , ', 'is empty'],

@@ -66,6 +66,17 @@ const violations: Record<string, string> = {
   payments_reason_of_settlement: payment({ settlement_reason: `'LATE'` }),
   payments_failed_unsettled: payment({ status: `'failed'`, settlement: `'REFUND_DUE'` }),
 
+  refunds_cause_form: refund({ cause: `'whim'` }),
+  refunds_amount_positive: refund({ amount_minor: '0' }),
+  refunds_state_known: refund({ state: `'LOST'` }),
+  refunds_called_when_counted: refund({ calls: '1' }),
+  refunds_not_needed_uncalled: refund({
+    state: `'NOT_NEEDED'`,
+    calls: '1',
+    first_called_at: 'now()',
+  }),
+  refunds_executed_after_call: refund({ state: `'EXECUTED'` }),
+
   setting_changes_reason_given: `insert into setting_changes (what, before, after, actor, created_at)
     values ('x', '{}', '{}', 'x', now())`,
 };
@@ -119,6 +130,20 @@ function payment(difference: Record<string, string>): string {
   });
 }
 
+/** With the payment that it is of. */
+function refund(difference: Record<string, string>): string {
+  return `${payment({})}; ${insert('refunds', {
+    provider: `'x'`,
+    payment_id: `'x'`,
+    cause: `'settlement'`,
+    amount_minor: '1',
+    key: `'k'`,
+    created_at: 'now()',
+    updated_at: 'now()',
+    ...difference,
+  })}`;
+}
+
 describeEachPostgres('the tables themselves', (version) => {
   const shop = sharedShop(version);
 
@@ -130,7 +155,7 @@ describeEachPostgres('the tables themselves', (version) => {
     await owner.query(hold({}));
     await owner.query(`insert into hold_lines select id, 'p', 1, null, expires_at from holds`);
     await owner.query(`insert into allocations select h.id, b.id, 1 from holds h, bins b`);
-    for (const valid of [hold({ idempotency_key: `'l'` }), movement({}), payment({})]) {
+    for (const valid of [hold({ idempotency_key: `'l'` }), movement({}), payment({}), refund({})]) {
       await owner.query('savepoint valid');
       await owner.query(valid);
       await owner.query('rollback to valid');

@@ -209,6 +209,7 @@ async function startedBy(launcher: Launcher) {
     Number(String(temporal!['address']).split(':')[1]),
     Number(new URL(String(temporal!['ui'])).port),
     Number(new URL(String((await launcher.step('api')).checked!['url'])).port),
+    Number(new URL(String((await launcher.step('sandbox')).checked!['url'])).port),
   ];
   const home = String(postgres!['home']);
   return { pids, ports, home, folder: dirname(home) };
