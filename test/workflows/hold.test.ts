@@ -180,13 +180,13 @@ describe('a payment that is in the way (PAYMENT_PENDING)', () => {
       ),
     );
     expect(database.callsOf('expire', wanted.holdId)).toBe(2);
-    expect(database.callsOf('confirm', wanted.holdId)).toBe(1);
+    expect(database.callsOf('confirm', wanted.holdId, 'hold')).toBe(1);
     // The brake holds for other messages too, and the caller gets an answer.
     expect(await cancel(shop, wanted)).toEqual({
       outcome: 'ANSWERED',
       answer: { outcome: 'PAYMENT_PENDING', payment: pending },
     });
-    expect(database.callsOf('confirm', wanted.holdId)).toBe(1);
+    expect(database.callsOf('confirm', wanted.holdId, 'hold')).toBe(1);
     await handleOf(shop, wanted.holdId).terminate();
   });
 
