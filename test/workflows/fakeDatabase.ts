@@ -258,7 +258,7 @@ export class FakeDatabase {
 /** Outside of an activity, in tests that mock them: the hold. */
 function asker(): string {
   try {
-    return Context.current().info.workflowType;
+    return Context.current().info.workflowType ?? 'hold';
   } catch {
     return 'hold';
   }
