@@ -48,8 +48,11 @@ interface Money {
 
 function counted(second: Map<string, string>): Money {
   const taken = [...second].filter(([, outcome]) => outcome === 'SENT').map(([holdId]) => holdId);
-  const decided = (holdId: string) =>
-    database.rows.get(holdId)?.payments.get('fake/p2')?.settlement === 'REFUND_DUE';
+  const decided = (holdId: string) => {
+    const payment = database.rows.get(holdId)?.payments.get(`fake/p2 ${holdId}`);
+    // Its refund may have been sent already.
+    return ['REFUND_DUE', 'REFUNDED'].includes(payment?.settlement ?? '');
+  };
   return { taken: taken.length, lost: taken.filter((holdId) => !decided(holdId)).length };
 }
 
@@ -63,7 +66,7 @@ async function whileConfirming(by: Engine, count: number): Promise<Money> {
     wanted.map(async (one) => {
       await pay(by, one);
       await until('confirming', () => database.callsOf('confirm', one.holdId) > 0);
-      second.set(one.holdId, (await pay(by, one, { paymentId: 'p2' })).outcome);
+      second.set(one.holdId, (await pay(by, one, { paymentId: `p2 ${one.holdId}` })).outcome);
       expect(await endOf(by, one.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
     }),
   );
@@ -78,7 +81,7 @@ async function insideTheLastTask(by: Engine, count: number): Promise<Money> {
     const one = wanted.get(holdId)!;
     if (!second.has(holdId)) {
       second.set(holdId, 'asked');
-      second.set(holdId, (await pay(by, one, { paymentId: 'p2' })).outcome);
+      second.set(holdId, (await pay(by, one, { paymentId: `p2 ${one.holdId}` })).outcome);
     }
     // The hold was sold before: there is nothing left to do.
     const row = { status: 'CONFIRMED', endsAt: 0, requestHash: 'hash-1', payments: new Map() };
@@ -111,7 +114,7 @@ async function atTheReturn(by: Engine, count: number): Promise<Money> {
       await pay(by, one);
       await until('confirmed', () => database.rows.get(one.holdId)!.status === 'CONFIRMED');
       await new Promise((soon) => setTimeout(soon, index % 20));
-      second.set(one.holdId, (await pay(by, one, { paymentId: 'p2' })).outcome);
+      second.set(one.holdId, (await pay(by, one, { paymentId: `p2 ${one.holdId}` })).outcome);
       expect(await endOf(by, one.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
     }),
   );
