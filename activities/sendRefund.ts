@@ -2,6 +2,7 @@ import { Context } from '@temporalio/activity';
 import { beginRefund } from '../db/beginRefund.js';
 import type { Database } from '../db/database.js';
 import { finishRefund } from '../db/finishRefund.js';
+import type { RefundEnd } from '../db/finishRefund.js';
 import type { PaymentRef, RefundState } from '../db/values.js';
 import type { PaymentProvider, RefundRequest } from './payments/provider.js';
 
@@ -34,16 +35,12 @@ export async function sendRefund(
   if (begun.outcome === 'DONE') return { state: begun.state };
   const { outcome: _, calledBefore, ...request } = begun;
   const answer = await call(provider, request, calledBefore);
-  if (answer.outcome === 'EXECUTED') {
-    const { providerRef } = answer;
-    const { state } = await ended(
-      finishRefund(db, payment, cause, { state: 'EXECUTED', providerRef }),
-    );
-    return { state, providerRef };
-  }
-  const { detail } = answer;
-  const { state } = await ended(finishRefund(db, payment, cause, { state: 'REFUSED', detail }));
-  return { state, detail };
+  const end: RefundEnd =
+    answer.outcome === 'EXECUTED'
+      ? { state: 'EXECUTED', providerRef: answer.providerRef }
+      : { state: 'REFUSED', detail: answer.detail };
+  const finished = await finishRefund(db, payment, cause, end);
+  return { ...end, state: finished.outcome === 'MISSING' ? 'MISSING' : finished.state };
 }
 
 async function call(provider: PaymentProvider, request: RefundRequest, calledBefore: boolean) {
@@ -53,13 +50,6 @@ async function call(provider: PaymentProvider, request: RefundRequest, calledBef
   ]);
   const earlier = calledBefore ? await provider.findRefund(request, signal) : null;
   return earlier ?? provider.refund(request, signal);
-}
-
-async function ended(
-  finished: ReturnType<typeof finishRefund>,
-): Promise<{ state: RefundState | 'MISSING' }> {
-  const answer = await finished;
-  return { state: answer.outcome === 'MISSING' ? 'MISSING' : answer.state };
 }
 
 /** An operator reads this at the pending activity, and it goes on once the worker knows the provider. */

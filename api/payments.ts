@@ -21,6 +21,20 @@ const lockUntilMs = 2000;
 /** With the whole 4.7 s, a hanging Temporal and a busy machine were seen to make it 4.9. */
 const passOnUntilMs = 4300;
 
+/** What a sender hears, whoever signs: 200, or why it must send the event again. */
+const told: Pick<Route, 'answers' | 'codes'> = {
+  answers: {
+    200: { description: 'Stored and passed on; do not repeat', schema: schemas.paymentAnswer },
+  },
+  codes: [
+    'HOLD_NOT_FOUND',
+    'ORDER_NOT_FOUND',
+    'PAYMENT_OF_OTHER_HOLD',
+    'STOCK_LEDGER_BUSY',
+    'WORKFLOW_UNAVAILABLE',
+  ],
+};
+
 export const paymentRoutes: Route[] = [
   route({
     method: 'post',
@@ -30,16 +44,7 @@ export const paymentRoutes: Route[] = [
     signature: ['webhook-id', 'webhook-timestamp', 'webhook-signature'],
     query: schemas.noQuery,
     body: schemas.paymentEvent,
-    answers: {
-      200: { description: 'Stored and passed on; do not repeat', schema: schemas.paymentAnswer },
-    },
-    codes: [
-      'HOLD_NOT_FOUND',
-      'ORDER_NOT_FOUND',
-      'PAYMENT_OF_OTHER_HOLD',
-      'STOCK_LEDGER_BUSY',
-      'WORKFLOW_UNAVAILABLE',
-    ],
+    ...told,
     async handle({ raw, rawHeaders, clock }, api) {
       const eventId = verify(raw!, rawHeaders, api.settings.webhookSecrets);
       const payload = parseJson(raw!);
@@ -76,22 +81,13 @@ export const paymentRoutes: Route[] = [
     signature: ['stripe-signature'],
     query: schemas.noQuery,
     body: schemas.anyEvent,
-    answers: {
-      200: { description: 'Stored and passed on; do not repeat', schema: schemas.paymentAnswer },
-    },
-    codes: [
-      'HOLD_NOT_FOUND',
-      'ORDER_NOT_FOUND',
-      'PAYMENT_OF_OTHER_HOLD',
-      'STOCK_LEDGER_BUSY',
-      'WORKFLOW_UNAVAILABLE',
-    ],
+    ...told,
     async handle({ raw, rawHeaders, clock }, api) {
       const header = theOne({ rawHeaders }, 'stripe-signature', 'SIGNATURE_INVALID');
-      const told = stripeEvent(raw!, header, api.settings.stripeWebhookSecrets, toleranceSeconds);
+      const heard = stripeEvent(raw!, header, api.settings.stripeWebhookSecrets, toleranceSeconds);
       // Money of another program on the same account, or nothing that we act on: Stripe keeps it.
-      if (told.outcome !== 'PAYMENT') return ok({ outcome: 'IGNORED', hold_id: null });
-      return receive(told.event, api, clock);
+      if (heard.outcome !== 'PAYMENT') return ok({ outcome: 'IGNORED', hold_id: null });
+      return receive(heard.event, api, clock);
     },
   }),
 ];

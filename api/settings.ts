@@ -7,13 +7,16 @@ const flag = z
   .default('')
   .transform((value) => value === '1' || value === 'true');
 
+/** What stands between spaces or commas. */
+const separated = (value: string) => value.split(/[\s,]+/).filter((one) => one !== '');
+
 /**
  * Standard Webhooks secrets, separated by spaces or commas: several are valid at once, so that they
  * can be rotated. 24 to 64 random bytes in base64, with or without `whsec_`.
  */
 const webhookSecrets = z
   .string({ error: 'is missing: without it anybody could confirm a hold' })
-  .transform((value) => value.split(/[\s,]+/).filter((secret) => secret !== ''))
+  .transform(separated)
   .refine((secrets) => secrets.length > 0, {
     error: 'is empty: without it anybody could confirm a hold',
   })
@@ -40,7 +43,7 @@ const environment = z.object({
   STRIPE_WEBHOOK_SECRETS: z
     .string()
     .default('')
-    .transform((value) => value.split(/[\s,]+/).filter((secret) => secret !== ''))
+    .transform(separated)
     .refine((secrets) => secrets.every((secret) => /^whsec_\w{16,}$/.test(secret)), {
       error: 'must hold secrets that begin with whsec_, as Stripe shows them',
     }),

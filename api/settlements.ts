@@ -1,10 +1,9 @@
 import { listPayments, listUnmatchedEvents, readPayment } from '../db/readPayment.js';
-import type { Payment } from '../db/readPayment.js';
 import { sendDecision } from '../workflows/contract.js';
 import { Problem } from './errors.js';
 import { page } from './faults.js';
 import { ok, route } from './route.js';
-import type { Reply, Route } from './route.js';
+import type { Route } from './route.js';
 import * as schemas from './schemas.js';
 import { showPage, showPaymentRecord, showUnmatchedEvent } from './show.js';
 
@@ -87,9 +86,11 @@ export const settlementRoutes: Route[] = [
       const request = { ...body, actor, requestId: idempotencyKey ?? requestId };
       const withinMs = clock.left(listenUntilMs);
       const sent = await sendDecision(holds, payment.holdId, ref, request, { withinMs });
-      const now = await readPayment(db, ref, clock.left());
-      if (now === null) throw noPayment();
-      return decided(sent, now);
+      const refused = refusalOf(sent);
+      if (refused) throw refused;
+      const decided = await readPayment(db, ref, clock.left());
+      if (decided === null) throw noPayment();
+      return ok(showPaymentRecord(decided));
     },
   }),
 ];
@@ -102,9 +103,10 @@ function noPayment(): Problem {
   return new Problem('PAYMENT_NOT_FOUND', 'There is no such payment.');
 }
 
-function decided(sent: Awaited<ReturnType<typeof sendDecision>>, payment: Payment): Reply {
+/** Why a decision was not carried out; undefined when it was. */
+function refusalOf(sent: Awaited<ReturnType<typeof sendDecision>>): Problem | undefined {
   if (sent.outcome !== 'ANSWERED') {
-    throw new Problem(
+    return new Problem(
       'WORKFLOW_UNAVAILABLE',
       'The decision was not carried out in time; it may be still.',
       { retryAfterSeconds: 2 },
@@ -115,47 +117,47 @@ function decided(sent: Awaited<ReturnType<typeof sendDecision>>, payment: Paymen
     case 'ACCEPTED_LATE':
     case 'REFUND_DUE':
     case 'REFUNDED':
-      return ok(showPaymentRecord(payment));
+      return undefined;
     case 'ALREADY':
-      throw new Problem(
+      return new Problem(
         'PAYMENT_NOT_IN_REVIEW',
         `The payment is ${answer.settlement ?? 'not settled yet'}: there is nothing to decide.`,
         { members: { settlement: answer.settlement } },
       );
     case 'INSUFFICIENT_STOCK':
-      throw new Problem(
+      return new Problem(
         'INSUFFICIENT_STOCK',
         'The units of this hold are not free any more. The payment stays in review.',
       );
     case 'BUYER_LIMIT':
-      throw new Problem(
+      return new Problem(
         'BUYER_LIMIT_EXCEEDED',
         `The buyer has as many of ${answer.sku} as allowed. The payment stays in review.`,
         { members: { sku: answer.sku } },
       );
     case 'MISMATCH':
-      throw new Problem(
+      return new Problem(
         'PAYMENT_NOT_ACCEPTABLE',
         'The amount is not the total of the order: it can only be refunded.',
       );
     case 'HOLD_CLOSED':
-      throw new Problem(
+      return new Problem(
         'PAYMENT_NOT_ACCEPTABLE',
         `The hold is ${answer.status}: the payment can only be refunded.`,
       );
     case 'PAYMENT_PENDING':
-      throw new Problem(
+      return new Problem(
         'STOCK_LEDGER_BUSY',
         'Another payment for this hold, in time, is being confirmed.',
       );
     case 'KEY_REUSED':
-      throw new Problem(
+      return new Problem(
         'IDEMPOTENCY_KEY_REUSED',
         'This Idempotency-Key was used for another decision about this payment.',
       );
     case 'REASON_REQUIRED':
-      throw new Problem('REASON_REQUIRED', 'Say why in `reason`.');
+      return new Problem('REASON_REQUIRED', 'Say why in `reason`.');
     case 'MISSING':
-      throw noPayment();
+      return noPayment();
   }
 }

@@ -33,7 +33,7 @@ import { workflowCode } from './workflowCode.js';
 const effects = 10;
 const effectConnections = 2;
 
-const { settings, providers } = settingsOrExit();
+const { settings, providers } = await settingsOrExit();
 const log = openLog(settings.logLevel);
 const logger = temporalLogger(log);
 Runtime.install({
@@ -153,10 +153,13 @@ function temporalSettings() {
   return { address: settings.temporalAddress, namespace: settings.temporalNamespace };
 }
 
-function settingsOrExit(): { settings: WorkerSettings; providers: PaymentProviders } {
+async function settingsOrExit(): Promise<{
+  settings: WorkerSettings;
+  providers: PaymentProviders;
+}> {
   try {
     const settings = readSettings();
-    return { settings, providers: providersOf(settings) };
+    return { settings, providers: await providersOf(settings) };
   } catch (error) {
     if (!(error instanceof InvalidSettings)) throw error;
     process.stderr.write(`${error.message}\n`);

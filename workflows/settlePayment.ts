@@ -9,7 +9,7 @@ import {
 import type { DecidePaymentOutcome } from '../db/decidePayment.js';
 import type { PaymentRef, Settlement } from '../db/values.js';
 import { startRefund } from './effects.js';
-import { demand, isText, nameOf } from './inbox.js';
+import { demand, fieldsOf, isText, nameOf } from './inbox.js';
 import { decide } from './messages.js';
 import type { DecisionRequest, SettleResult } from './messages.js';
 import * as steps from './steps.js';
@@ -93,8 +93,7 @@ export async function settlePayment(holdId: string, payment: PaymentRef): Promis
 }
 
 function isDecision(request: unknown): boolean {
-  if (typeof request !== 'object' || request === null) return false;
-  const { decision, reason, actor, requestId } = request as Partial<DecisionRequest>;
+  const { decision, reason, actor, requestId } = fieldsOf<DecisionRequest>(request);
   return (
     (decision === 'accept' || decision === 'refund') &&
     isText(reason, 500) &&
