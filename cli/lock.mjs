@@ -49,7 +49,10 @@ export async function waitForLock(file, waiting = (_pid) => {}) {
 /** The pid of the living process that holds the lock, if any. */
 export function holderOf(file) {
   const text = readIfThere(file);
-  if (text === undefined) return undefined;
+  return text === undefined ? undefined : holderIn(text);
+}
+
+function holderIn(text) {
   let lock;
   try {
     lock = JSON.parse(text);
@@ -68,10 +71,14 @@ function removeStale(file) {
   const guard = `${file}.takeover`;
   if (!createWhole(guard, String(process.pid))) {
     // The guard is held for microseconds; one that is older belongs to a process that was killed.
-    if (existsSync(guard) && Date.now() - statSync(guard).mtimeMs > 10_000) removeIfThere(guard);
+    const since = statSync(guard, { throwIfNoEntry: false })?.mtimeMs;
+    if (since !== undefined && Date.now() - since > 10_000) removeIfThere(guard);
     return;
   }
-  if (holderOf(file) === undefined) removeIfThere(file);
+  // No file is no stale file: between that look and a removal another start may take the lock (two
+  // holders were seen). One look, therefore, and a stale text stays until it is removed here.
+  const text = readIfThere(file);
+  if (text !== undefined && holderIn(text) === undefined) removeIfThere(file);
   removeIfThere(guard);
 }
 
