@@ -12,7 +12,7 @@ import { Keys } from './auth.js';
 import { Claims } from './claims.js';
 import { Clock } from './clock.js';
 import { errors, Problem } from './errors.js';
-import { asProblem, check, checkText, parseJson } from './faults.js';
+import { asProblem, check, checkText, parseJson, utf8 } from './faults.js';
 import { idempotencyKey, theOne } from './headers.js';
 import { healthRoutes } from './health.js';
 import { holdChangeRoutes } from './holdChanges.js';
@@ -110,16 +110,18 @@ function serve(route: Route, api: Api): RequestHandler[] {
     call.params = params(req);
     call.query = check(route.query, query(req), 'query');
     call.rawHeaders = req.rawHeaders;
+    call.accepts = acceptedType(req, route);
     if (route.role === 'signed') call.raw = (req.body ?? Buffer.alloc(0)) as Buffer;
+    else if (route.takesCsv && req.is('text/csv')) call.csv = csv(req);
     else if (route.body !== undefined) call.body = check(route.body, json(req), 'body');
-    write(res, await route.handle(call, api));
+    await write(res, await route.handle(call, api));
   };
   return [authenticate, ...(route.method === 'get' ? [] : [readBody(route)]), answer];
 }
 
 /** The raw bytes: signatures are over them, and Postgres can't hold all that JSON may say. */
 function readBody(route: Route): RequestHandler {
-  const limit = route.role === 'signed' ? 256 * 1024 : 16 * 1024;
+  const limit = (route.bodyLimitKb ?? (route.role === 'signed' ? 256 : 16)) * 1024;
   return express.raw({ limit, type: () => true, inflate: false });
 }
 
@@ -129,6 +131,12 @@ function json(req: Request): unknown {
     throw new Problem('INVALID_REQUEST', 'Send JSON with `Content-Type: application/json`.');
   }
   return parseJson((req.body ?? Buffer.alloc(0)) as Buffer);
+}
+
+function csv(req: Request): string {
+  const text = utf8((req.body ?? Buffer.alloc(0)) as Buffer);
+  checkText(text, 'The body');
+  return text;
 }
 
 function params(req: Request): Record<string, string> {
@@ -145,8 +153,43 @@ function query(req: Request): unknown {
   return { ...req.query };
 }
 
-function write(res: Response, { status, body, headers = {} }: Reply): void {
-  res.status(status).set('cache-control', 'no-store').set(headers).json(body);
+/** JSON unless the caller prefers another type that the route can answer with. */
+function acceptedType(req: Request, { answers }: Route): Call['accepts'] {
+  const others = Object.values(answers).flatMap(({ alsoAs = [] }) => alsoAs);
+  const best = req.accepts(['application/json', ...others]);
+  return best === false ? 'application/json' : (best as Call['accepts']);
+}
+
+async function write(
+  res: Response,
+  { status, body, headers = {}, type, stream }: Reply,
+): Promise<void> {
+  res.status(status).set('cache-control', 'no-store').set(headers);
+  if (stream !== undefined) return writeStream(res, stream);
+  if (type === undefined) res.json(body);
+  else res.type(type).send(body);
+}
+
+/** Once its head is out, a stream that fails can only be cut: its reader connects again. */
+async function writeStream(res: Response, stream: NonNullable<Reply['stream']>): Promise<void> {
+  const gone = new AbortController();
+  res.once('close', () => gone.abort());
+  res.type('text/event-stream').flushHeaders();
+  const send = (piece: string) =>
+    new Promise<void>((resolve) => {
+      if (gone.signal.aborted || res.write(piece)) resolve();
+      else {
+        res.once('drain', resolve);
+        res.once('close', resolve);
+      }
+    });
+  try {
+    await stream(send, gone.signal);
+    res.end();
+  } catch (error) {
+    res.destroy();
+    throw error;
+  }
 }
 
 /** The one place that writes problems: no stack and no SQL leaves it (S22). */

@@ -70,10 +70,10 @@ function fieldOf(path: PropertyKey[]): string {
  */
 export function parseJson(raw: Buffer): unknown {
   if (raw.length === 0) throw new Problem('INVALID_REQUEST', 'The body is empty; send JSON.');
-  if (!isUtf8(raw)) throw new Problem('INVALID_REQUEST', 'The body is not UTF-8.');
+  const text = utf8(raw);
   let value: unknown;
   try {
-    value = JSON.parse(raw.toString());
+    value = JSON.parse(text);
   } catch {
     throw new Problem('INVALID_REQUEST', 'The body is not valid JSON.');
   }
@@ -94,6 +94,11 @@ export function parseJson(raw: Buffer): unknown {
     }
   }
   return value;
+}
+
+export function utf8(raw: Buffer): string {
+  if (!isUtf8(raw)) throw new Problem('INVALID_REQUEST', 'The body is not UTF-8.');
+  return raw.toString();
 }
 
 /** Text that Postgres can hold. */

@@ -41,7 +41,15 @@ function pathOf(one: Route): RouteConfig {
       ...headersOf(one),
       ...(one.body === undefined
         ? {}
-        : { body: { required: true, content: { 'application/json': { schema: one.body } } } }),
+        : {
+            body: {
+              required: true,
+              content: {
+                'application/json': { schema: one.body },
+                ...(one.takesCsv ? { 'text/csv': { schema: z.string() } } : {}),
+              },
+            },
+          }),
     },
     responses: { ...answersOf(one), ...problemsOf(one) },
   };
@@ -59,11 +67,14 @@ function headersOf({ signature = [], idempotencyKey }: Route) {
 
 function answersOf({ answers }: Route): RouteConfig['responses'] {
   return Object.fromEntries(
-    Object.entries(answers).map(([status, { description, schema, headers = [] }]) => [
+    Object.entries(answers).map(([status, { description, schema, headers = [], alsoAs = [] }]) => [
       status,
       {
         description,
-        content: { 'application/json': { schema } },
+        content: {
+          'application/json': { schema },
+          ...Object.fromEntries(alsoAs.map((type) => [type, { schema: z.string() }])),
+        },
         ...(headers.length > 0
           ? {
               headers: Object.fromEntries(

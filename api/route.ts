@@ -9,7 +9,7 @@ import type { ErrorCode } from './errors.js';
  * the list, `openapi.ts` writes it down.
  */
 export interface Route {
-  method: 'get' | 'put' | 'post';
+  method: 'get' | 'put' | 'post' | 'delete';
   /** In Express's form: /v1/holds/:id */
   path: string;
   summary: string;
@@ -19,12 +19,24 @@ export interface Route {
   signature?: string[];
   query: z.ZodType;
   body?: z.ZodType;
+  /** Set where a body may also be CSV: it then arrives as `call.csv`, unchecked. */
+  takesCsv?: boolean;
+  /** In KB; 16 when left out, 256 for a signed delivery. */
+  bodyLimitKb?: number;
   /** Whether the Idempotency-Key header is required, allowed, or of no meaning. */
   idempotencyKey?: 'required' | 'optional';
-  answers: Record<number, { description: string; schema: z.ZodType; headers?: string[] }>;
+  answers: Record<number, Answer>;
   /** What it refuses with, beside what every route of its role can say. */
   codes: ErrorCode[];
   handle(call: Call, api: Api): Promise<Reply>;
+}
+
+export interface Answer {
+  description: string;
+  schema: z.ZodType;
+  headers?: string[];
+  /** What it can answer instead of JSON, as the caller's Accept header asks. */
+  alsoAs?: ('text/csv' | 'text/event-stream')[];
 }
 
 export interface Call<Query = unknown, Body = unknown> {
@@ -34,6 +46,10 @@ export interface Call<Query = unknown, Body = unknown> {
   body: Body;
   /** The raw body, only where the route is `signed`. */
   raw?: Buffer;
+  /** The body as text where the route takes CSV and CSV was sent; `body` is undefined then. */
+  csv?: string;
+  /** The best of the route's answer types by the Accept header. */
+  accepts: 'application/json' | 'text/csv' | 'text/event-stream';
   /** name: value pairs as they came, for what Node joins or drops when a header is repeated. */
   rawHeaders: string[];
   /** Empty unless the route takes one. */
@@ -48,6 +64,13 @@ export interface Reply {
   status: number;
   body: unknown;
   headers?: Record<string, string>;
+  /** Set where `body` is the text itself and no JSON. */
+  type?: 'text/csv';
+  /**
+   * In place of a body: writes pieces of an event stream until it returns or the caller has gone.
+   * `write` resolves when there is room for more.
+   */
+  stream?: (write: (piece: string) => Promise<void>, gone: AbortSignal) => Promise<void>;
 }
 
 /** Ties the handler's types to the schemas, and forgets them: a list of routes is of one type. */
@@ -63,4 +86,8 @@ export function route<Query extends z.ZodType, Body extends z.ZodType>(
 
 export function ok(body: unknown): Reply {
   return { status: 200, body };
+}
+
+export function csv(text: string): Reply {
+  return { status: 200, body: text, type: 'text/csv' };
 }
