@@ -4,7 +4,6 @@
  */
 import { cancel } from '../db/cancel.js';
 import type { CancelOutcome } from '../db/cancel.js';
-import { claim } from '../db/claim.js';
 import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
 import { confirm } from '../db/confirm.js';
 import type { ConfirmOutcome } from '../db/confirm.js';
@@ -21,6 +20,7 @@ import type { RequestRefundOutcome } from '../db/requestRefund.js';
 import { decidePayment } from '../db/decidePayment.js';
 import type { DecidePaymentOutcome, PaymentDecision } from '../db/decidePayment.js';
 import { attempt } from './attempt.js';
+import { claimTogether } from './claimTogether.js';
 import { sendRefund } from './sendRefund.js';
 import type { PaymentProviders, SentRefund } from './sendRefund.js';
 
@@ -43,13 +43,18 @@ export interface MoneyActivities {
 
 export type Activities = HoldActivities & MoneyActivities;
 
-/** @param providers the payment providers that this worker can ask for refunds */
+/**
+ * @param providers the payment providers that this worker can ask for refunds
+ * @param claimConnections of the claims' pool
+ */
 export function createActivities(
   db: Database,
   providers: PaymentProviders = () => undefined,
+  claimConnections = 4,
 ): Activities {
+  const claim = claimTogether(db, claimConnections);
   return {
-    claim: (request) => attempt(() => claim(db, request)),
+    claim: (request) => attempt(() => claim(request)),
     confirm: (holdId, payment) => attempt(() => confirm(db, holdId, payment)),
     expire: (holdId) => attempt(() => expire(db, holdId)),
     cancel: (holdId, reason, actor) => attempt(() => cancel(db, holdId, reason, actor)),

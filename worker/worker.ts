@@ -11,8 +11,9 @@ export interface WorkersOptions {
   prefix: string;
   activities: Activities;
   workflowBundle: WorkflowBundleOption;
-  /** Activities at once: as many as the pools have connections, so that none waits for one. */
+  /** Claims at once. They may be many: those that meet share a statement (activities/claimTogether.ts). */
   claims?: number;
+  /** Other changes at once: as many as their pool has connections, so that none waits for one. */
   changes?: number;
   /** More than connections: most of the time they wait for a provider. */
   effects?: number;
@@ -35,7 +36,7 @@ const shutdownGraceTime = '12 s';
  */
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
   const { connection, namespace, activities, workflowBundle } = options;
-  const { claims = 4, changes = 4, effects = 10, cachedHolds = 1000 } = options;
+  const { claims = 64, changes = 4, effects = 10, cachedHolds = 1000 } = options;
   const queues = taskQueues(options.prefix);
   const common = {
     connection,

@@ -79,6 +79,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'after_deadline',
       'cancel',
       'claim',
+      'claim_batch',
       'confirm',
       'expire',
       'extend',
