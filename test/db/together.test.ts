@@ -10,7 +10,7 @@ import { otherOnBins } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 /** The names of the statements that reach Postgres, and a way to let one of them fail. */
-function listening(db: Database, fail: (name: string) => unknown = () => undefined) {
+function listening(db: Database, fail: (name: string) => Error | undefined = () => undefined) {
   const asked: string[] = [];
   const claims = {
     lockBudgetMs: db.claims.lockBudgetMs,
