@@ -180,7 +180,7 @@ const buyerRuleSettings = {
         .min(1, { error: ruleHoldsError })
         .max(1000, { error: ruleHoldsError }),
       within_seconds: ruleSeconds(),
-      seconds: ruleSeconds(),
+      wait_seconds: ruleSeconds(),
     })
     .nullable()
     .meta({

@@ -178,7 +178,7 @@ export function showBuyerRules(
     cool_down: coolDown && {
       holds: coolDown.holds,
       within_seconds: coolDown.withinSeconds,
-      seconds: coolDown.seconds,
+      wait_seconds: coolDown.seconds,
     },
     updated_at: updatedAt,
   };
@@ -197,7 +197,7 @@ export function buyerRules({
           coolDown: coolDown && {
             holds: coolDown.holds,
             withinSeconds: coolDown.within_seconds,
-            seconds: coolDown.seconds,
+            seconds: coolDown.wait_seconds,
           },
         }),
   };
