@@ -9,9 +9,10 @@ import { readSalt } from '../db/installation.js';
 import { send, sendSettle } from '../workflows/contract.js';
 import type { Holds } from '../workflows/contract.js';
 import { Keys } from './auth.js';
+import { buyerRuleRoutes } from './buyerRules.js';
 import { Claims } from './claims.js';
 import { Clock } from './clock.js';
-import { errors, Problem } from './errors.js';
+import { errors, Problem, saysWhen } from './errors.js';
 import { asProblem, check, checkText, parseJson, utf8 } from './faults.js';
 import { idempotencyKey, theOne } from './headers.js';
 import { healthRoutes } from './health.js';
@@ -21,6 +22,8 @@ import { ledgerRoutes } from './ledger.js';
 import { openApiRoute } from './openapi.js';
 import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
+import { createRates } from './rates.js';
+import type { Rates } from './rates.js';
 import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
 import { settlementRoutes } from './settlements.js';
@@ -40,6 +43,7 @@ export interface ApiParts {
 export interface Api extends Required<ApiParts> {
   keys: Keys;
   claims: Claims;
+  rates: Rates;
   /** Holds whose workflow is being started because their key was repeated. */
   adopting: Set<string>;
   /** The salt of this installation's hold ids, read once. */
@@ -55,6 +59,7 @@ export const routes: Route[] = [
   ...ledgerRoutes,
   ...paymentRoutes,
   ...settlementRoutes,
+  ...buyerRuleRoutes,
   ...healthRoutes,
   openApiRoute(() => routes),
 ];
@@ -66,6 +71,7 @@ export function createApi(parts: ApiParts): express.Express {
     ...parts,
     keys: new Keys(parts.db),
     claims: new Claims(parts.settings.claimsInFlight),
+    rates: createRates(parts.settings.rates),
     adopting: new Set(),
     salt: saltOnce(parts.db),
   };
@@ -86,23 +92,32 @@ export function createApi(parts: ApiParts): express.Express {
   return app;
 }
 
-/** The order of checks: key, headers, size and form of the body, fields. The first fault answers. */
+/**
+ * The order of checks: key, its rate, headers, size and form of the body, fields, the buyer's rate.
+ * The first fault answers.
+ */
 function serve(route: Route, api: Api): RequestHandler[] {
+  const keyed = route.role === 'shop' || route.role === 'operator';
   const authenticate: RequestHandler = async (req, res, next) => {
     const call = { clock: new Clock(), actor: route.role } as Call;
     if (route.role === 'shop' || route.role === 'operator') {
       const header = theOne(req, 'authorization', 'UNAUTHENTICATED');
       const key = await api.keys.authenticate(header, route.role, call.clock);
+      call.keyId = key.id;
       call.role = key.role;
       call.actor = `${key.role}:${key.name}`;
-    }
-    if (route.idempotencyKey !== undefined) {
-      call.idempotencyKey = idempotencyKey(req, route.idempotencyKey === 'required');
     }
     res.locals['call'] = call;
     next();
   };
-  const answer: RequestHandler = async (req, res) => {
+  const readHeaders: RequestHandler = (req, res, next) => {
+    const call = res.locals['call'] as Call;
+    if (route.idempotencyKey !== undefined) {
+      call.idempotencyKey = idempotencyKey(req, route.idempotencyKey === 'required');
+    }
+    next();
+  };
+  const readFields: RequestHandler = (req, res, next) => {
     const call = res.locals['call'] as Call;
     // A body that came slowly is the caller's time, not ours.
     call.clock = new Clock();
@@ -114,9 +129,20 @@ function serve(route: Route, api: Api): RequestHandler[] {
     if (route.role === 'signed') call.raw = (req.body ?? Buffer.alloc(0)) as Buffer;
     else if (route.takesCsv && req.is('text/csv')) call.csv = csv(req);
     else if (route.body !== undefined) call.body = check(route.body, json(req), 'body');
-    await write(res, await route.handle(call, api));
+    next();
   };
-  return [authenticate, ...(route.method === 'get' ? [] : [readBody(route)]), answer];
+  const answer: RequestHandler = async (_req, res) => {
+    await write(res, await route.handle(res.locals['call'] as Call, api));
+  };
+  return [
+    authenticate,
+    ...(keyed ? [api.rates.byKey] : []),
+    readHeaders,
+    ...(route.method === 'get' ? [] : [readBody(route)]),
+    readFields,
+    ...(keyed ? [api.rates.byBuyer] : []),
+    answer,
+  ];
 }
 
 /** The raw bytes: signatures are over them, and Postgres can't hold all that JSON may say. */
@@ -207,7 +233,7 @@ function answerProblem(logger: Logger) {
       .status(status)
       .set('cache-control', 'no-store')
       .set(problem.headers)
-      .set(status === 503 ? { 'retry-after': String(problem.retryAfterSeconds) } : {})
+      .set(saysWhen(problem.code) ? { 'retry-after': String(problem.retryAfterSeconds) } : {})
       .set(status === 401 ? { 'www-authenticate': 'Bearer' } : {})
       .type('application/problem+json')
       .send(JSON.stringify({ ...problem.toJSON(), request_id: req.id }));

@@ -80,6 +80,7 @@ async function answered(
       throw holdTooLong(answer.maxHoldSeconds);
     case 'INSUFFICIENT_STOCK':
     case 'BUYER_LIMIT':
+    case 'BUYER_COOL_DOWN':
     case 'PRODUCT_INACTIVE':
     case 'MIXED_CURRENCIES':
       throw refusalProblem(answer);

@@ -108,7 +108,7 @@ function adopt(hold: Hold, { idempotencyKey, requestHash }: Checkout, api: Api):
 function show(hold: Hold, { kind, requestHash }: Checkout, status: 200 | 201): Reply {
   if (hold.requestHash !== requestHash) throw keyReused();
   if (hold.refusal !== null) {
-    const problem = refusalProblem(hold.refusal);
+    const problem = refusalProblem(hold.refusal, hold.serverTime);
     if (status === 200) Object.assign(problem.headers, replayed);
     throw problem;
   }

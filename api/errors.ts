@@ -1,3 +1,11 @@
+interface ErrorKind {
+  status: number;
+  title: string;
+  whatToDo: string;
+  /** Carries `Retry-After`, as every 429 and 503 does. */
+  retryAfter?: true;
+}
+
 /**
  * Every code this API can answer with, in one table: `docs/errors.md` is generated from it and a
  * test compares the two. Codes are stable; a sentence ("detail") may change.
@@ -71,8 +79,15 @@ export const errors = {
   },
   BUYER_LIMIT_EXCEEDED: {
     status: 409,
-    title: 'The buyer would have more units than the product allows one buyer',
-    whatToDo: 'Ask for less, or cancel an open hold of this buyer first.',
+    title: 'The buyer would have more units of a product, or more open holds, than one buyer may',
+    whatToDo:
+      'Ask for less, or cancel an open hold of this buyer first; `rule` says which limit it is. Then use a new Idempotency-Key.',
+  },
+  BUYER_COOL_DOWN: {
+    status: 409,
+    title: 'The buyer let too many holds expire and has to wait',
+    whatToDo: 'Try again at `retry_at` (Retry-After) under a new Idempotency-Key.',
+    retryAfter: true,
   },
   PRODUCT_INACTIVE: {
     status: 409,
@@ -157,6 +172,12 @@ export const errors = {
     title: 'The Idempotency-Key was used for another request',
     whatToDo: 'Use a new key for a new request, and repeat a request only with its own body.',
   },
+  RATE_LIMITED: {
+    status: 429,
+    title: 'Too many requests of this API key, or checkouts of this buyer',
+    whatToDo:
+      'Nothing was done. Repeat the request after Retry-After, a checkout with the same Idempotency-Key; a repeat counts like any other request.',
+  },
   INTERNAL_ERROR: {
     status: 500,
     title: 'A defect of this service',
@@ -192,7 +213,7 @@ export const errors = {
     title: 'Postgres does not answer',
     whatToDo: 'Repeat the request after Retry-After, a checkout with the same Idempotency-Key.',
   },
-} as const satisfies Record<string, { status: number; title: string; whatToDo: string }>;
+} as const satisfies Record<string, ErrorKind>;
 
 export type ErrorCode = keyof typeof errors;
 
@@ -235,6 +256,12 @@ export class Problem extends Error {
   }
 }
 
+/** Whether an answer with this code says when to ask again. */
+export function saysWhen(code: ErrorCode): boolean {
+  const { status, retryAfter }: ErrorKind = errors[code];
+  return status === 429 || status === 503 || retryAfter === true;
+}
+
 export function typeOf(code: ErrorCode): string {
   return `urn:tahan:error:${code.toLowerCase().replaceAll('_', '-')}`;
 }
@@ -250,7 +277,7 @@ export function errorsPage(): string {
   return `# Errors
 
 Every refusal is \`application/problem+json\` (RFC 9457) with a stable \`code\`; its \`detail\` is a sentence that names the cause and the way out.
-503 carries \`Retry-After\`, and so does 202: a checkout that is not decided yet (\`"status": "CLAIMING"\`), which repeating the POST with the same key settles. When several faults meet, the answer names the first of: route, API key, headers, size and form of the body (400), its fields (422), then what Postgres said.
+429, 503 and \`BUYER_COOL_DOWN\` carry \`Retry-After\`, and so does 202: a checkout that is not decided yet (\`"status": "CLAIMING"\`), which repeating the POST with the same key settles. When several faults meet, the answer names the first of: route, API key, the key's rate (429), headers, size and form of the body (400), its fields (422), the buyer's rate (429), then what Postgres said.
 
 This page is generated from \`api/errors.ts\` by \`npm run openapi\`.
 

@@ -176,7 +176,7 @@ function extended(hold: Hold, sent: Sent<Answers['extend']>): Reply {
 
 /** Why nothing can be done with a hold that has ended. */
 function ended(hold: Hold): Problem {
-  if (hold.refusal !== null) return refusalProblem(hold.refusal);
+  if (hold.refusal !== null) return refusalProblem(hold.refusal, hold.serverTime);
   switch (hold.status) {
     case 'CONFIRMED':
       return new Problem('HOLD_ALREADY_CONFIRMED', `The hold was paid at ${hold.closedAt}.`);

@@ -91,7 +91,8 @@ function answersOf({ answers }: Route): RouteConfig['responses'] {
 export function codesOf(one: Route): Set<ErrorCode> {
   const codes = new Set<ErrorCode>(one.codes);
   if (one.role !== 'none') codes.add('INVALID_REQUEST').add('DATABASE_UNAVAILABLE');
-  if (one.role === 'shop' || one.role === 'operator') codes.add('UNAUTHENTICATED');
+  if (one.role === 'shop' || one.role === 'operator')
+    codes.add('UNAUTHENTICATED').add('RATE_LIMITED');
   if (one.role === 'operator') codes.add('FORBIDDEN');
   if (one.role === 'signed') codes.add('SIGNATURE_INVALID');
   if (one.method !== 'get') codes.add('BODY_TOO_LARGE');

@@ -7,12 +7,16 @@ import { Problem } from './errors.js';
 export const refusalCodes = [
   'INSUFFICIENT_STOCK',
   'BUYER_LIMIT_EXCEEDED',
+  'BUYER_COOL_DOWN',
   'PRODUCT_INACTIVE',
   'MIXED_CURRENCIES',
 ] as const;
 
-/** A refused claim as the shop is told it, at once and whenever the key is repeated. */
-export function refusalProblem(refusal: ClaimRefusal): Problem {
+/**
+ * A refused claim as the shop is told it, at once and whenever the key is repeated.
+ * @param now by the database's clock, when the refusal is read again: what is left of a cool-down
+ */
+export function refusalProblem(refusal: ClaimRefusal, now?: string): Problem {
   switch (refusal.outcome) {
     case 'INSUFFICIENT_STOCK': {
       const words = refusal.shortfalls.map(
@@ -23,11 +27,31 @@ export function refusalProblem(refusal: ClaimRefusal): Problem {
       });
     }
     case 'BUYER_LIMIT':
+      if ('openHolds' in refusal) {
+        const { openHolds, limit } = refusal;
+        return new Problem(
+          'BUYER_LIMIT_EXCEEDED',
+          `One buyer may have at most ${limit} open holds; this one has ${openHolds}.`,
+          { members: { rule: 'max_open_holds', open_holds: openHolds, limit } },
+        );
+      }
       return new Problem(
         'BUYER_LIMIT_EXCEEDED',
         `One buyer may have at most ${refusal.limit} of ${refusal.sku}.`,
-        { members: { sku: refusal.sku, limit: refusal.limit } },
+        { members: { rule: 'per_buyer_limit', sku: refusal.sku, limit: refusal.limit } },
       );
+    case 'BUYER_COOL_DOWN': {
+      const { retryAt, retryAfterMs, holds, withinSeconds } = refusal;
+      const leftMs = now === undefined ? retryAfterMs : Date.parse(retryAt) - Date.parse(now);
+      return new Problem(
+        'BUYER_COOL_DOWN',
+        `${holds} holds of this buyer expired unpaid within ${withinSeconds} seconds; the next one may be made at ${retryAt}.`,
+        {
+          members: { retry_at: retryAt },
+          retryAfterSeconds: Math.max(1, Math.ceil(leftMs / 1000)),
+        },
+      );
+    }
     case 'PRODUCT_INACTIVE':
       return new Problem('PRODUCT_INACTIVE', `${refusal.sku} is not on sale.`, {
         members: { sku: refusal.sku },

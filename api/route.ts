@@ -55,6 +55,8 @@ export interface Call<Query = unknown, Body = unknown> {
   /** Empty unless the route takes one. */
   idempotencyKey: string | undefined;
   role: Role | undefined;
+  /** Of the API key; undefined where a route needs none. */
+  keyId: string | undefined;
   /** Who did it, for the ledger: role and name of the key. */
   actor: string;
   requestId: string;

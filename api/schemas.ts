@@ -164,6 +164,35 @@ export const binBody = z
   .strictObject({ safety_stock: count(2_000_000_000).optional(), reason: reason.optional() })
   .meta({ id: 'BinChange' });
 
+const ruleSeconds = () => {
+  const error = 'must be a whole number of seconds from 1 to 2,592,000 (30 days)';
+  return z.int({ error }).min(1, { error }).max(2_592_000, { error });
+};
+const ruleHoldsError = 'must be a whole number of holds from 1 to 1,000';
+const buyerRuleSettings = {
+  max_open_holds: count().nullable().meta({
+    description: 'How many holds one buyer may have open at once. 0: none allowed; null: no limit.',
+  }),
+  cool_down: z
+    .strictObject({
+      holds: z
+        .int({ error: ruleHoldsError })
+        .min(1, { error: ruleHoldsError })
+        .max(1000, { error: ruleHoldsError }),
+      within_seconds: ruleSeconds(),
+      wait_seconds: ruleSeconds(),
+    })
+    .nullable()
+    .meta({
+      description:
+        'After so many holds that expired unpaid within so many seconds, the buyer may not check out for so many seconds. null: no such rule.',
+    }),
+};
+
+export const buyerRulesBody = z
+  .strictObject({ ...z.strictObject(buyerRuleSettings).partial().shape, reason })
+  .meta({ id: 'BuyerRulesChange', description: 'What is left out keeps its value.' });
+
 export const availabilityBody = z
   .strictObject({
     skus: z
@@ -433,6 +462,10 @@ export const product = z
   .meta({ id: 'Product' });
 
 export const binAnswer = bin;
+
+export const buyerRules = z
+  .object({ ...buyerRuleSettings, updated_at: time })
+  .meta({ id: 'BuyerRules' });
 
 const counts = z.object({ available: z.int(), held: z.int(), sold: z.int() });
 

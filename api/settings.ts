@@ -25,6 +25,17 @@ const webhookSecrets = z
       'must hold secrets of 24 to 64 bytes in base64, such as whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
   });
 
+/** Requests in 10 s, or `off`. Not 0: it would refuse all, or none, depending on who reads it. */
+const rate = (fallback: string) =>
+  z
+    .string()
+    .default(fallback)
+    .transform((value) => value.trim())
+    .refine((value) => value === 'off' || /^[1-9]\d{0,6}$/.test(value), {
+      error: 'must be "off" or a whole number from 1 to 9999999: so many within 10 seconds',
+    })
+    .transform((value) => (value === 'off' ? null : Number(value)));
+
 function isSecret(secret: string): boolean {
   const base64 = secret.replace(/^whsec_/, '');
   const bytes = Buffer.from(base64, 'base64');
@@ -49,6 +60,10 @@ const environment = z.object({
     }),
   /** About what the engine finishes in 2 s. */
   TAHAN_CLAIMS_IN_FLIGHT: z.coerce.number().int().min(1).max(100_000).default(60),
+  /** Requests of one API key in 10 s. Off by default: in a flash sale one shop key asks 2,000 times a second. */
+  TAHAN_RATE_PER_KEY: rate('off'),
+  /** Checkouts of one buyer in 10 s. */
+  TAHAN_RATE_PER_BUYER: rate('60'),
   TAHAN_LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
     .default('info'),
@@ -60,6 +75,8 @@ export interface ApiSettings {
   webhookSecrets: string[];
   stripeWebhookSecrets: string[];
   claimsInFlight: number;
+  /** Requests in 10 s; null: no limit. */
+  rates: { perKey: number | null; perBuyer: number | null };
 }
 
 export interface Settings extends ApiSettings {
@@ -97,6 +114,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
     webhookSecrets: found.TAHAN_WEBHOOK_SECRETS,
     stripeWebhookSecrets: found.STRIPE_WEBHOOK_SECRETS,
     claimsInFlight: found.TAHAN_CLAIMS_IN_FLIGHT,
+    rates: { perKey: found.TAHAN_RATE_PER_KEY, perBuyer: found.TAHAN_RATE_PER_BUYER },
     stockLockTimeoutMs: stockLockTimeout(env),
     logLevel: found.TAHAN_LOG_LEVEL,
     exitWithParent: found.TAHAN_EXIT_WITH_PARENT,

@@ -1,3 +1,4 @@
+import type { BuyerRules } from '../db/buyerRules.js';
 import type { ClaimRefusal } from '../db/claim.js';
 import type { Availability } from '../db/readAvailability.js';
 import type { Hold, HoldPayment } from '../db/readHold.js';
@@ -166,6 +167,40 @@ export function productSettings(
     display: body.display,
   };
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
+}
+
+export function showBuyerRules(
+  rules: BuyerRules & { updatedAt: string },
+): z.infer<typeof schemas.buyerRules> {
+  const { maxOpenHolds, coolDown, updatedAt } = rules;
+  return {
+    max_open_holds: maxOpenHolds,
+    cool_down: coolDown && {
+      holds: coolDown.holds,
+      within_seconds: coolDown.withinSeconds,
+      wait_seconds: coolDown.seconds,
+    },
+    updated_at: updatedAt,
+  };
+}
+
+/** A change of the rules in the database's names; what is left out keeps its value. */
+export function buyerRules({
+  max_open_holds: maxOpenHolds,
+  cool_down: coolDown,
+}: Omit<z.infer<typeof schemas.buyerRulesBody>, 'reason'>): Partial<BuyerRules> {
+  return {
+    ...(maxOpenHolds === undefined ? {} : { maxOpenHolds }),
+    ...(coolDown === undefined
+      ? {}
+      : {
+          coolDown: coolDown && {
+            holds: coolDown.holds,
+            withinSeconds: coolDown.within_seconds,
+            seconds: coolDown.wait_seconds,
+          },
+        }),
+  };
 }
 
 export function showBin(bin: Bin): z.infer<typeof schemas.binAnswer> {

@@ -19,10 +19,20 @@ export interface ClaimRequest {
   metadata: Record<string, string>;
 }
 
-/** A refusal that is kept: a repeat of the claim gets the same one again. */
+/** A refusal that is kept: a repeat of the claim gets the same one again, a fresh key is decided anew. */
 export type ClaimRefusal =
   | { outcome: 'INSUFFICIENT_STOCK'; shortfalls: Shortfall[] }
+  /** The product's limit of units per buyer, or the installation's limit of open holds per buyer (R10). */
   | { outcome: 'BUYER_LIMIT'; sku: string; limit: number }
+  | { outcome: 'BUYER_LIMIT'; openHolds: number; limit: number }
+  /** Too many holds of this buyer expired unpaid: `retryAfterMs` counts from the refusal (S10). */
+  | {
+      outcome: 'BUYER_COOL_DOWN';
+      retryAt: string;
+      retryAfterMs: number;
+      holds: number;
+      withinSeconds: number;
+    }
   | { outcome: 'PRODUCT_INACTIVE'; sku: string }
   | { outcome: 'MIXED_CURRENCIES'; currencies: string[] };
 

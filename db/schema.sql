@@ -47,6 +47,22 @@ create table tahan.bins (
   constraint bins_total_capped CHECK (((((available)::bigint + held) + sold) <= 2000000000))
 ) with (fillfactor=50);
 
+create table tahan.buyer_rules (
+  only_one boolean not null default true,
+  max_open_holds integer,
+  cool_down_holds integer,
+  cool_down_within_seconds integer,
+  cool_down_seconds integer,
+  updated_at timestamp with time zone not null default clock_timestamp(),
+  constraint buyer_rules_only_one PRIMARY KEY (only_one),
+  constraint buyer_rules_cool_down_holds_range CHECK (((cool_down_holds IS NULL) OR ((cool_down_holds >= 1) AND (cool_down_holds <= 1000)))),
+  constraint buyer_rules_cool_down_seconds_range CHECK (((cool_down_seconds IS NULL) OR ((cool_down_seconds >= 1) AND (cool_down_seconds <= 2592000)))),
+  constraint buyer_rules_cool_down_whole CHECK ((num_nulls(cool_down_holds, cool_down_within_seconds, cool_down_seconds) = ANY (ARRAY[0, 3]))),
+  constraint buyer_rules_cool_down_within_range CHECK (((cool_down_within_seconds IS NULL) OR ((cool_down_within_seconds >= 1) AND (cool_down_within_seconds <= 2592000)))),
+  constraint buyer_rules_is_true CHECK (only_one),
+  constraint buyer_rules_max_open_holds_range CHECK (((max_open_holds IS NULL) OR (max_open_holds >= 0)))
+);
+
 create table tahan.hold_lines (
   hold_id uuid not null,
   sku text collate "C" not null,
@@ -266,7 +282,11 @@ CREATE INDEX hold_lines_open ON tahan.hold_lines USING btree (sku, open_until) W
 
 CREATE INDEX holds_by_time ON tahan.holds USING btree (created_at, id);
 
+CREATE INDEX holds_lapsed_of_buyer ON tahan.holds USING btree (buyer_id, expires_at) WHERE (status = 'EXPIRED'::text);
+
 CREATE INDEX holds_open ON tahan.holds USING btree (id) WHERE (status = 'HELD'::text);
+
+CREATE INDEX holds_open_of_buyer ON tahan.holds USING btree (buyer_id) WHERE (status = 'HELD'::text);
 
 CREATE INDEX movements_by_hold ON tahan.movements USING btree (hold_id) WHERE (hold_id IS NOT NULL);
 
@@ -281,6 +301,8 @@ CREATE UNIQUE INDEX payments_one_accepted ON tahan.payments USING btree (hold_id
 CREATE INDEX payments_to_settle ON tahan.payments USING btree (created_at) WHERE ((settlement IS NULL) OR (settlement = ANY (ARRAY['REFUND_DUE'::text, 'NEEDS_REVIEW'::text])));
 
 CREATE TRIGGER bins_no_delete BEFORE DELETE ON tahan.bins FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
+
+CREATE TRIGGER buyer_rules_no_delete BEFORE DELETE ON tahan.buyer_rules FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
 
 CREATE TRIGGER holds_no_delete BEFORE DELETE ON tahan.holds FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
 
@@ -447,6 +469,16 @@ CREATE OR REPLACE FUNCTION tahan.buyer_lock(p_buyer_id text)
  LANGUAGE sql
  IMMUTABLE
 AS $function$ select hashtextextended(p_buyer_id, 4711) $function$;
+
+CREATE OR REPLACE FUNCTION tahan.buyer_rules_set()
+ RETURNS jsonb
+ LANGUAGE sql
+AS $function$
+  select jsonb_build_object('maxOpenHolds', r.max_open_holds, 'coolDown',
+    case when r.cool_down_holds is not null then jsonb_build_object('holds', r.cool_down_holds,
+      'withinSeconds', r.cool_down_within_seconds, 'seconds', r.cool_down_seconds) end)
+  from tahan.buyer_rules r
+$function$;
 
 CREATE OR REPLACE FUNCTION tahan.cancel(p_hold_id uuid, p_reason text, p_actor text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
@@ -616,6 +648,8 @@ declare
   v_smallest integer;
   v_terms record;
   v_batch integer := 8;
+  v_now timestamptz;
+  v_refusal jsonb;
   v_answer jsonb;
 begin
   perform require_read_committed();
@@ -667,6 +701,14 @@ begin
     v_waiting_for := 'BUYER';
     perform wait_within(v_budget_ends, v_deadline);
     perform pg_advisory_xact_lock(buyer_lock(p_buyer_id));
+    v_now := tahan_clock();
+    if v_now >= p_deadline then
+      return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    end if;
+    v_refusal := refused_by_rules(p_buyer_id, v_now);
+    if v_refusal is not null then
+      return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_refusal);
+    end if;
   end if;
 
   v_waiting_for := 'STOCK';
@@ -841,7 +883,8 @@ begin
       when bool_or(p.late_payment = 'review') then 'review'
       else 'accept_if_available'
     end,
-    coalesce(bool_or(p.per_buyer_limit is not null), false),
+    coalesce(bool_or(p.per_buyer_limit is not null), false) or exists (
+      select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null),
     jsonb_agg(distinct p.currency)
   into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
     limited, currencies
@@ -1069,6 +1112,8 @@ CREATE OR REPLACE FUNCTION tahan.extend(p_hold_id uuid, p_seconds integer, p_req
 AS $function$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_waiting_for text := 'BUYER';
+  v_buyer text;
   v_hold holds;
   v_now timestamptz;
   v_known jsonb;
@@ -1078,6 +1123,14 @@ declare
   v_answer jsonb;
 begin
   perform require_read_committed();
+  select h.buyer_id into v_buyer
+  from holds h, buyer_rules r
+  where h.id = p_hold_id and r.max_open_holds is not null;
+  if v_buyer is not null then
+    perform wait_within(v_budget_ends, null);
+    perform pg_advisory_xact_lock(buyer_lock(v_buyer));
+  end if;
+  v_waiting_for := 'HOLD';
   perform lock_holds(array[p_hold_id], v_budget_ends, null);
   select h.* into v_hold from holds h where h.id = p_hold_id;
   if not found then
@@ -1125,7 +1178,7 @@ begin
     jsonb_build_object('extend', p_seconds, 'actor', p_actor), v_answer, v_now);
   return v_answer;
 exception
-  when lock_not_available then perform raise_busy('HOLD');
+  when lock_not_available then perform raise_busy(v_waiting_for);
 end
 $function$;
 
@@ -1530,6 +1583,47 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.put_buyer_rules(p_rules jsonb, p_actor text, p_reason text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_before jsonb;
+  v_after jsonb;
+  v_constraint text;
+begin
+  perform require_read_committed();
+  if p_reason is null or p_reason !~ '\S' then
+    return jsonb_build_object('outcome', 'REASON_REQUIRED');
+  end if;
+  perform wait_within(v_budget_ends, null);
+  perform from buyer_rules r where r.only_one for no key update;
+  v_before := buyer_rules_set();
+  update buyer_rules r set
+    max_open_holds = case when p_rules ? 'maxOpenHolds' then (p_rules ->> 'maxOpenHolds')::integer else r.max_open_holds end,
+    cool_down_holds = case when p_rules ? 'coolDown' then (p_rules #>> '{coolDown,holds}')::integer else r.cool_down_holds end,
+    cool_down_within_seconds = case when p_rules ? 'coolDown'
+      then (p_rules #>> '{coolDown,withinSeconds}')::integer else r.cool_down_within_seconds end,
+    cool_down_seconds = case when p_rules ? 'coolDown'
+      then (p_rules #>> '{coolDown,seconds}')::integer else r.cool_down_seconds end;
+  v_after := buyer_rules_set();
+  if v_after = v_before then
+    return jsonb_build_object('outcome', 'UNCHANGED');
+  end if;
+  update buyer_rules r set updated_at = tahan_clock();
+  perform keep_change('buyer rules', v_before, v_after, p_actor, p_reason);
+  return jsonb_build_object('outcome', 'CHANGED');
+exception
+  when check_violation then
+    get stacked diagnostics v_constraint = constraint_name;
+    return jsonb_build_object('outcome', 'INVALID', 'field', v_constraint, 'detail', sqlerrm);
+  when lock_not_available then perform raise_busy('STOCK');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.put_product(p_sku text, p_settings jsonb, p_actor text, p_reason text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1725,6 +1819,52 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.refused_by_rules(p_buyer_id text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_rules tahan.buyer_rules;
+  v_open integer;
+  v_lapsed timestamptz;
+  v_retry timestamptz;
+begin
+  select r.* into v_rules from tahan.buyer_rules r;
+  if v_rules.cool_down_holds is not null then
+    -- The last lapse that filled the number within the time. A lapse is the hold's end, however late its expiry ran;
+    -- a hold that a late payment has confirmed is none.
+    select l.at into v_lapsed
+    from (
+      select h.expires_at as at,
+        lead(h.expires_at, v_rules.cool_down_holds - 1) over (order by h.expires_at desc) as first_at
+      from tahan.holds h
+      where h.buyer_id = p_buyer_id and h.status = 'EXPIRED'
+        and h.expires_at > p_now
+          - (v_rules.cool_down_seconds + v_rules.cool_down_within_seconds) * interval '1 second'
+    ) l
+    where l.first_at >= l.at - v_rules.cool_down_within_seconds * interval '1 second'
+    order by l.at desc
+    limit 1;
+    v_retry := v_lapsed + v_rules.cool_down_seconds * interval '1 second';
+    if v_retry > p_now then
+      return jsonb_build_object('outcome', 'BUYER_COOL_DOWN', 'retryAt', tahan.instant(v_retry),
+        'retryAfterMs', tahan.ms_until(v_retry, p_now), 'holds', v_rules.cool_down_holds,
+        'withinSeconds', v_rules.cool_down_within_seconds);
+    end if;
+  end if;
+  if v_rules.max_open_holds is not null then
+    select count(*) into v_open
+    from tahan.holds h
+    where h.buyer_id = p_buyer_id and h.status = 'HELD'
+      and (h.expires_at > p_now or tahan.pending_payment(h.id) is not null);
+    if v_open >= v_rules.max_open_holds then
+      return jsonb_build_object('outcome', 'BUYER_LIMIT', 'openHolds', v_open, 'limit', v_rules.max_open_holds);
+    end if;
+  end if;
+  return null;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.reject_claim(p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_metadata jsonb, p_refusal jsonb)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1883,6 +2023,15 @@ AS $function$
   from unnest(p_skus, p_quantities) as w (sku, quantity)
   where w.quantity > coalesce((
     select sum(greatest(b.available - b.safety_stock, 0)) from tahan.bins b where b.sku = w.sku collate "C"), 0)
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.show_buyer_rules()
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select tahan.buyer_rules_set() || jsonb_build_object('updatedAt', tahan.instant(r.updated_at))
+  from tahan.buyer_rules r
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.show_hold(p_hold_id uuid)
@@ -2194,6 +2343,8 @@ grant select on tahan.api_keys to tahan_app;
 
 grant select on tahan.bins to tahan_app;
 
+grant select on tahan.buyer_rules to tahan_app;
+
 grant select on tahan.hold_lines to tahan_app;
 
 grant select on tahan.holds to tahan_app;
@@ -2228,6 +2379,8 @@ grant execute on function tahan.availability(text[]) to tahan_app;
 
 grant execute on function tahan.begin_refund(text,text,text,integer) to tahan_app;
 
+grant execute on function tahan.buyer_rules_set() to tahan_app;
+
 grant execute on function tahan.cancel(uuid,text,text,integer) to tahan_app;
 
 grant execute on function tahan.claim(uuid,text,text,text,jsonb,integer,timestamp with time zone,boolean,jsonb,integer) to tahan_app;
@@ -2250,6 +2403,8 @@ grant execute on function tahan.product_settings(text) to tahan_app;
 
 grant execute on function tahan.put_bin(text,text,integer,text,text,integer) to tahan_app;
 
+grant execute on function tahan.put_buyer_rules(jsonb,text,text,integer) to tahan_app;
+
 grant execute on function tahan.put_product(text,jsonb,text,text,integer) to tahan_app;
 
 grant execute on function tahan.record_payment(text,text,text,text,uuid,text,bigint,text,json,integer) to tahan_app;
@@ -2259,6 +2414,8 @@ grant execute on function tahan.request_refund(text,text,integer) to tahan_app;
 grant execute on function tahan.restock(text,text,integer,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.revoke_key(uuid) to tahan_app;
+
+grant execute on function tahan.show_buyer_rules() to tahan_app;
 
 grant execute on function tahan.show_hold(uuid) to tahan_app;
 

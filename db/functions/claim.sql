@@ -20,6 +20,8 @@ declare
   v_smallest integer;
   v_terms record;
   v_batch integer := 8;
+  v_now timestamptz;
+  v_refusal jsonb;
   v_answer jsonb;
 begin
   perform require_read_committed();
@@ -71,6 +73,14 @@ begin
     v_waiting_for := 'BUYER';
     perform wait_within(v_budget_ends, v_deadline);
     perform pg_advisory_xact_lock(buyer_lock(p_buyer_id));
+    v_now := tahan_clock();
+    if p_deadline <= v_now then
+      return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    end if;
+    v_refusal := refused_by_rules(p_buyer_id, v_now);
+    if v_refusal is not null then
+      return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_refusal);
+    end if;
   end if;
 
   v_waiting_for := 'STOCK';
@@ -175,7 +185,8 @@ begin
       when bool_or(p.late_payment = 'review') then 'review'
       else 'accept_if_available'
     end,
-    coalesce(bool_or(p.per_buyer_limit is not null), false),
+    coalesce(bool_or(p.per_buyer_limit is not null), false) or exists (
+      select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null),
     jsonb_agg(distinct p.currency)
   into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
     limited, currencies

@@ -1,11 +1,14 @@
 -- extend: adds seconds to the end of a HELD hold that is not overdue; at most max_extensions times,
 -- never past max_hold_seconds from its creation. A request id is answered once and kept: a lost
--- reply moved the end twice and used up both extensions (H8).
+-- reply moved the end twice and used up both extensions (H8). While a rule counts open holds, the buyer's
+-- lock comes first: a claim that found this hold overdue must not meet it open again.
 create or replace function tahan.extend(
   p_hold_id uuid, p_seconds integer, p_request_id text, p_actor text, p_budget_ms integer default 15000)
 returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp as $$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_waiting_for text := 'BUYER';
+  v_buyer text;
   v_hold holds;
   v_now timestamptz;
   v_known jsonb;
@@ -15,6 +18,14 @@ declare
   v_answer jsonb;
 begin
   perform require_read_committed();
+  select h.buyer_id into v_buyer
+  from holds h, buyer_rules r
+  where h.id = p_hold_id and r.max_open_holds is not null;
+  if v_buyer is not null then
+    perform wait_within(v_budget_ends, null);
+    perform pg_advisory_xact_lock(buyer_lock(v_buyer));
+  end if;
+  v_waiting_for := 'HOLD';
   perform lock_holds(array[p_hold_id], v_budget_ends, null);
   select h.* into v_hold from holds h where h.id = p_hold_id;
   if not found then
@@ -62,6 +73,6 @@ begin
     jsonb_build_object('extend', p_seconds, 'actor', p_actor), v_answer, v_now);
   return v_answer;
 exception
-  when lock_not_available then perform raise_busy('HOLD');
+  when lock_not_available then perform raise_busy(v_waiting_for);
 end
 $$;

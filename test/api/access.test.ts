@@ -94,6 +94,8 @@ describe('API keys', () => {
       'GET /v1/payments/unmatched',
       'GET /v1/payments/:provider/:payment_id',
       'POST /v1/payments/:provider/:payment_id/decision',
+      'GET /v1/settings/buyer-rules',
+      'PUT /v1/settings/buyer-rules',
     ]);
   });
 

@@ -52,6 +52,7 @@ export const rows = {
     'get /v1/payments/unmatched': (system) => read(system, '/v1/payments/unmatched'),
     'get /v1/payments/:provider/:payment_id': (system, { applied }) =>
       read(system, `/v1/payments/default/${applied}`),
+    'get /v1/settings/buyer-rules': (system) => read(system, '/v1/settings/buyer-rules'),
     'get /v1/products': (system) => read(system, '/v1/products?limit=1'),
     'get /v1/products/:sku': (system, { sku }) => read(system, `/v1/products/${sku}`),
     'get /v1/products/:sku/availability': (system, { sku }) =>
@@ -85,6 +86,8 @@ export const rows = {
     'put /v1/products/:sku': (system, { sku }) => system.put(`/v1/products/${sku}`, {}),
     'put /v1/products/:sku/bins/:code': (system, { sku }) =>
       system.put(`/v1/products/${sku}/bins/b1`, {}),
+    'put /v1/settings/buyer-rules': (system) =>
+      system.put('/v1/settings/buyer-rules', { reason: 'as before' }),
   },
   'livez, openapi': {
     'get /livez': (system) => system.get('/livez', { key: null }),

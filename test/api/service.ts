@@ -12,7 +12,7 @@ import { createActivities } from '../../activities/index.js';
 import type { PaymentProvider } from '../../activities/payments/provider.js';
 import { createApi, routes } from '../../api/app.js';
 import type { ApiParts } from '../../api/app.js';
-import { errors } from '../../api/errors.js';
+import { errors, saysWhen } from '../../api/errors.js';
 import type { ErrorCode } from '../../api/errors.js';
 import { codesOf } from '../../api/openapi.js';
 import type { Route } from '../../api/route.js';
@@ -149,6 +149,7 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
       webhookSecrets: [secret],
       stripeWebhookSecrets: [stripeSecret],
       claimsInFlight: options.claimsInFlight ?? 60,
+      rates: { perKey: null, perBuyer: null },
     },
     logger: pino({ level: 'info' }, { write: (line) => void log.push(line) }),
   };
@@ -412,7 +413,7 @@ function asDocumented(
     const { code } = body;
     expect(errors[code]?.status, `${method} ${path}: ${text}`).toBe(status);
     expect(schema.problem.parse(body), text).toEqual(body);
-    expect(status === 503 || status === 429).toBe('retry-after' in headers);
+    expect(saysWhen(code)).toBe('retry-after' in headers);
     if (route !== undefined)
       expect([...codesOf(route)], `${method} ${path}: ${text}`).toContain(code);
     expect(text).not.toMatch(/\bat .*\.(ts|js):\d|node_modules|select |insert |tahan\./i);

@@ -24,6 +24,7 @@ describe('the settings of the API', () => {
       webhookSecrets: [secret],
       stripeWebhookSecrets: [],
       claimsInFlight: 60,
+      rates: { perKey: null, perBuyer: 60 },
       stockLockTimeoutMs: 15_000,
       logLevel: 'info',
       exitWithParent: false,
@@ -43,6 +44,11 @@ describe('the settings of the API', () => {
     expect(readSettings({ ...good, TAHAN_WEBHOOK_SECRETS: both }).webhookSecrets).toHaveLength(2);
   });
 
+  it('S10: the rates are numbers of requests in 10 s, or off', () => {
+    const rates = { TAHAN_RATE_PER_KEY: '500', TAHAN_RATE_PER_BUYER: 'off' };
+    expect(readSettings({ ...good, ...rates }).rates).toEqual({ perKey: 500, perBuyer: null });
+  });
+
   it.each([
     ['STRIPE_WEBHOOK_SECRETS', 'sk_test_0123456789abcdef', 'whsec_'],
     ['TAHAN_WEBHOOK_SECRETS', undefined, 'is missing'],
@@ -55,6 +61,11 @@ describe('the settings of the API', () => {
     ['PORT', 'http', ''],
     ['PORT', '65536', ''],
     ['TAHAN_CLAIMS_IN_FLIGHT', '0', ''],
+    ['TAHAN_RATE_PER_KEY', '0', 'must be "off" or a whole number'],
+    ['TAHAN_RATE_PER_KEY', '', 'must be "off"'],
+    ['TAHAN_RATE_PER_BUYER', '-1', 'must be "off"'],
+    ['TAHAN_RATE_PER_BUYER', '1.5', 'must be "off"'],
+    ['TAHAN_RATE_PER_BUYER', 'none', 'must be "off"'],
     ['TAHAN_LOG_LEVEL', 'loud', ''],
     ['TAHAN_STOCK_LOCK_TIMEOUT_SECONDS', 'soon', 'must be a number of seconds'],
   ])('%s=%s is refused by name', (name, value, sentence) => {

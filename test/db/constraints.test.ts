@@ -77,12 +77,25 @@ const violations: Record<string, string> = {
   }),
   refunds_executed_after_call: refund({ state: `'EXECUTED'` }),
 
+  buyer_rules_is_true: `insert into buyer_rules (only_one) values (false)`,
+  buyer_rules_max_open_holds_range: `update buyer_rules set max_open_holds = -1`,
+  buyer_rules_cool_down_holds_range: coolDown({ holds: '0' }),
+  buyer_rules_cool_down_within_range: coolDown({ within_seconds: '0' }),
+  buyer_rules_cool_down_seconds_range: coolDown({ seconds: '2592001' }),
+  buyer_rules_cool_down_whole: coolDown({ seconds: 'null' }),
+
   setting_changes_reason_given: `insert into setting_changes (what, before, after, actor, created_at)
     values ('x', '{}', '{}', 'x', now())`,
 };
 
 function insert(table: string, row: Record<string, string>): string {
   return `insert into ${table} (${Object.keys(row).join(', ')}) values (${Object.values(row).join(', ')})`;
+}
+
+function coolDown(difference: Record<string, string>): string {
+  const rule = { holds: '1', within_seconds: '1', seconds: '1', ...difference };
+  const set = Object.entries(rule).map(([name, value]) => `cool_down_${name} = ${value}`);
+  return `update buyer_rules set ${set.join(', ')}`;
 }
 
 function hold(difference: Record<string, string>): string {

@@ -66,8 +66,10 @@ describeEachPostgres('the role of the app (S20)', (version) => {
     const mine = rows.filter((row) => row.mine);
     const reads = [
       'availability',
+      'buyer_rules_set',
       'instant',
       'product_settings',
+      'show_buyer_rules',
       'show_hold',
       'show_payment',
       'show_product',
@@ -84,7 +86,14 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'expire',
       'extend',
     ];
-    changes.push('put_bin', 'put_product', 'record_payment', 'restock', 'revoke_key');
+    changes.push(
+      'put_bin',
+      'put_buyer_rules',
+      'put_product',
+      'record_payment',
+      'restock',
+      'revoke_key',
+    );
     changes.push(
       'request_refund',
       'begin_refund',
