@@ -8,6 +8,7 @@ import { claim } from '../db/claim.js';
 import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
 import { confirm } from '../db/confirm.js';
 import type { ConfirmOutcome } from '../db/confirm.js';
+import type { Changed } from '../db/changes.js';
 import type { Database } from '../db/database.js';
 import { expire } from '../db/expire.js';
 import type { ExpireOutcome } from '../db/expire.js';
@@ -43,21 +44,40 @@ export interface MoneyActivities {
 
 export type Activities = HoldActivities & MoneyActivities;
 
-/** @param providers the payment providers that this worker can ask for refunds */
+/**
+ * Activities tell whoever shows availability what they have changed, after the commit and without
+ * waiting for it. A repeat that finds its change made tells it too: the first answer may have been lost.
+ *
+ * @param providers the payment providers that this worker can ask for refunds */
 export function createActivities(
   db: Database,
   providers: PaymentProviders = () => undefined,
 ): Activities {
+  async function telling<T extends { outcome: string }>(work: Promise<T>, changed: Changed) {
+    const answer = await work;
+    if (changing.has(answer.outcome)) db.announce(changed);
+    return answer;
+  }
   return {
-    claim: (request) => attempt(() => claim(db, request)),
-    confirm: (holdId, payment) => attempt(() => confirm(db, holdId, payment)),
-    expire: (holdId) => attempt(() => expire(db, holdId)),
-    cancel: (holdId, reason, actor) => attempt(() => cancel(db, holdId, reason, actor)),
+    claim: (request) =>
+      attempt(() => telling(claim(db, request), { skus: request.lines.map(({ sku }) => sku) })),
+    confirm: (holdId, payment) =>
+      attempt(() => telling(confirm(db, holdId, payment), { holds: [holdId] })),
+    expire: (holdId) => attempt(() => telling(expire(db, holdId), { holds: [holdId] })),
+    cancel: (holdId, reason, actor) =>
+      attempt(() => telling(cancel(db, holdId, reason, actor), { holds: [holdId] })),
     extend: (holdId, seconds, requestId, actor) =>
-      attempt(() => extend(db, holdId, seconds, requestId, actor)),
+      attempt(() => telling(extend(db, holdId, seconds, requestId, actor), { holds: [holdId] })),
     recordPayment: (event) => attempt(() => recordPayment(db, event)),
     requestRefund: (payment) => attempt(() => requestRefund(db, payment)),
-    decidePayment: (payment, decision) => attempt(() => decidePayment(db, payment, decision)),
+    decidePayment: (payment, decision) =>
+      attempt(() => telling(decidePayment(db, payment, decision), { payments: [payment] })),
     sendRefund: (payment, cause) => attempt(() => sendRefund(db, providers, payment, cause)),
   };
 }
+
+/** Outcomes after which availability may be another one; refusals, and what was not due, change nothing. */
+const changing = new Set([
+  ...['HELD', 'ALREADY', 'CONFIRMED', 'ALREADY_CONFIRMED', 'EXPIRED', 'CANCELLED', 'EXTENDED'],
+  'ACCEPTED_LATE',
+]);

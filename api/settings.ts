@@ -49,6 +49,8 @@ const environment = z.object({
     }),
   /** About what the engine finishes in 2 s. */
   TAHAN_CLAIMS_IN_FLIGHT: z.coerce.number().int().min(1).max(100_000).default(60),
+  /** Streams of availability at once, some 20 KB each. */
+  TAHAN_STREAMS: z.coerce.number().int().min(1).max(100_000).default(1000),
   TAHAN_LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
     .default('info'),
@@ -60,6 +62,7 @@ export interface ApiSettings {
   webhookSecrets: string[];
   stripeWebhookSecrets: string[];
   claimsInFlight: number;
+  streams: number;
 }
 
 export interface Settings extends ApiSettings {
@@ -97,6 +100,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
     webhookSecrets: found.TAHAN_WEBHOOK_SECRETS,
     stripeWebhookSecrets: found.STRIPE_WEBHOOK_SECRETS,
     claimsInFlight: found.TAHAN_CLAIMS_IN_FLIGHT,
+    streams: found.TAHAN_STREAMS,
     stockLockTimeoutMs: stockLockTimeout(env),
     logLevel: found.TAHAN_LOG_LEVEL,
     exitWithParent: found.TAHAN_EXIT_WITH_PARENT,

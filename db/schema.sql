@@ -268,9 +268,15 @@ CREATE INDEX holds_by_time ON tahan.holds USING btree (created_at, id);
 
 CREATE INDEX holds_open ON tahan.holds USING btree (id) WHERE (status = 'HELD'::text);
 
+CREATE INDEX movements_by_actor ON tahan.movements USING btree (actor, created_at, id);
+
 CREATE INDEX movements_by_hold ON tahan.movements USING btree (hold_id) WHERE (hold_id IS NOT NULL);
 
-CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_at);
+CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_at, id, bin_id, bin_version);
+
+CREATE INDEX movements_by_rare_type ON tahan.movements USING btree (type, created_at, id) WHERE (type = ANY (ARRAY['manual_adjustment'::text, 'restock'::text, 'return'::text]));
+
+CREATE INDEX movements_by_time ON tahan.movements USING btree (created_at, id);
 
 CREATE INDEX payment_events_unmatched ON tahan.payment_events USING btree (received_at DESC, provider, event_id) WHERE ((hold_id IS NULL) AND (type = ANY (ARRAY['succeeded'::text, 'failed'::text, 'refunded'::text])));
 
@@ -345,7 +351,7 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION tahan.availability(p_skus text[])
+CREATE OR REPLACE FUNCTION tahan.availability(p_skus text[], p_bins boolean DEFAULT false)
  RETURNS jsonb
  LANGUAGE plpgsql
  STABLE
@@ -355,11 +361,18 @@ declare
 begin
   return coalesce((
     select jsonb_agg(jsonb_build_object(
-      'sku', p.sku, 'active', p.active,
+      'sku', p.sku, 'active', p.active, 'display', p.display,
       'available', c.available, 'sellable', c.sellable, 'held', c.held, 'sold', c.sold, 'total', c.total,
       'safetyStock', c.safety_stock,
+      -- Overdue units are shown already, and what is paid in time does not come back.
       'nextReleaseAt', tahan.instant((
-        select min(l.open_until) from tahan.hold_lines l where l.sku = p.sku and l.open_until > v_now)),
+        select l.open_until from tahan.hold_lines l
+        where l.sku = p.sku and l.open_until > v_now
+          and not exists (
+            select from tahan.payments y
+            where y.hold_id = l.hold_id and y.status = 'succeeded' and y.in_time and y.settlement is null)
+        order by l.open_until limit 1)),
+      'bins', c.bins,
       'asOf', tahan.instant(v_now)) order by p.sku)
     from tahan.products p
     cross join lateral (
@@ -369,7 +382,14 @@ begin
         coalesce(sum(b.held - coalesce(o.units, 0)), 0) as held,
         coalesce(sum(b.sold), 0) as sold,
         coalesce(sum(b.total), 0) as total,
-        coalesce(sum(b.safety_stock::bigint), 0) as safety_stock
+        coalesce(sum(b.safety_stock::bigint), 0) as safety_stock,
+        case when p_bins then coalesce(
+          jsonb_agg(jsonb_build_object(
+            'code', b.code,
+            'available', b.available + coalesce(o.units, 0),
+            'sellable', greatest(b.available + coalesce(o.units, 0) - b.safety_stock, 0),
+            'held', b.held - coalesce(o.units, 0), 'sold', b.sold, 'total', b.total,
+            'safetyStock', b.safety_stock) order by b.id) filter (where p_bins), '[]') end as bins
       from tahan.bins b
       left join (
         select a.bin_id, sum(a.quantity) as units
@@ -2044,7 +2064,7 @@ grant execute on function tahan.adjust(text,text,integer,text,text,text,text,int
 
 grant execute on function tahan.after_deadline(uuid,timestamp with time zone) to tahan_app;
 
-grant execute on function tahan.availability(text[]) to tahan_app;
+grant execute on function tahan.availability(text[],boolean) to tahan_app;
 
 grant execute on function tahan.begin_refund(text,text,text,integer) to tahan_app;
 

@@ -24,6 +24,7 @@ describe('the settings of the API', () => {
       webhookSecrets: [secret],
       stripeWebhookSecrets: [],
       claimsInFlight: 60,
+      streams: 1000,
       stockLockTimeoutMs: 15_000,
       logLevel: 'info',
       exitWithParent: false,
@@ -55,6 +56,7 @@ describe('the settings of the API', () => {
     ['PORT', 'http', ''],
     ['PORT', '65536', ''],
     ['TAHAN_CLAIMS_IN_FLIGHT', '0', ''],
+    ['TAHAN_STREAMS', '0', ''],
     ['TAHAN_LOG_LEVEL', 'loud', ''],
     ['TAHAN_STOCK_LOCK_TIMEOUT_SECONDS', 'soon', 'must be a number of seconds'],
   ])('%s=%s is refused by name', (name, value, sentence) => {
