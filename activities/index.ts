@@ -7,6 +7,7 @@ import type { CancelOutcome } from '../db/cancel.js';
 import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
 import { confirm } from '../db/confirm.js';
 import type { ConfirmOutcome } from '../db/confirm.js';
+import type { Changed } from '../db/changes.js';
 import type { Database } from '../db/database.js';
 import { expire } from '../db/expire.js';
 import type { ExpireOutcome } from '../db/expire.js';
@@ -44,6 +45,9 @@ export interface MoneyActivities {
 export type Activities = HoldActivities & MoneyActivities;
 
 /**
+ * Activities tell whoever shows availability what they have changed, after the commit and without
+ * waiting for it. A repeat that finds its change made tells it too: the first answer may have been lost.
+ *
  * @param providers the payment providers that this worker can ask for refunds
  * @param claimConnections of the claims' pool
  */
@@ -53,16 +57,31 @@ export function createActivities(
   claimConnections = 4,
 ): Activities {
   const claim = claimTogether(db, claimConnections);
+  async function telling<T extends { outcome: string }>(work: Promise<T>, changed: Changed) {
+    const answer = await work;
+    if (changing.has(answer.outcome)) db.announce(changed);
+    return answer;
+  }
   return {
-    claim: (request) => attempt(() => claim(request)),
-    confirm: (holdId, payment) => attempt(() => confirm(db, holdId, payment)),
-    expire: (holdId) => attempt(() => expire(db, holdId)),
-    cancel: (holdId, reason, actor) => attempt(() => cancel(db, holdId, reason, actor)),
+    claim: (request) =>
+      attempt(() => telling(claim(request), { skus: request.lines.map(({ sku }) => sku) })),
+    confirm: (holdId, payment) =>
+      attempt(() => telling(confirm(db, holdId, payment), { holds: [holdId] })),
+    expire: (holdId) => attempt(() => telling(expire(db, holdId), { holds: [holdId] })),
+    cancel: (holdId, reason, actor) =>
+      attempt(() => telling(cancel(db, holdId, reason, actor), { holds: [holdId] })),
     extend: (holdId, seconds, requestId, actor) =>
-      attempt(() => extend(db, holdId, seconds, requestId, actor)),
+      attempt(() => telling(extend(db, holdId, seconds, requestId, actor), { holds: [holdId] })),
     recordPayment: (event) => attempt(() => recordPayment(db, event)),
     requestRefund: (payment) => attempt(() => requestRefund(db, payment)),
-    decidePayment: (payment, decision) => attempt(() => decidePayment(db, payment, decision)),
+    decidePayment: (payment, decision) =>
+      attempt(() => telling(decidePayment(db, payment, decision), { payments: [payment] })),
     sendRefund: (payment, cause) => attempt(() => sendRefund(db, providers, payment, cause)),
   };
 }
+
+/** Outcomes after which availability may be another one; refusals, and what was not due, change nothing. */
+const changing = new Set([
+  ...['HELD', 'ALREADY', 'CONFIRMED', 'ALREADY_CONFIRMED', 'EXPIRED', 'CANCELLED', 'EXTENDED'],
+  'ACCEPTED_LATE',
+]);

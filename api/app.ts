@@ -10,6 +10,7 @@ import { send, sendSettle } from '../workflows/contract.js';
 import type { Holds } from '../workflows/contract.js';
 import { Keys } from './auth.js';
 import { buyerRuleRoutes } from './buyerRules.js';
+import { availabilityRoutes } from './availability.js';
 import { Claims } from './claims.js';
 import { Clock } from './clock.js';
 import { errors, Problem, saysWhen } from './errors.js';
@@ -28,6 +29,7 @@ import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
 import { settlementRoutes } from './settlements.js';
 import { stockRoutes } from './stock.js';
+import { Watch } from './watch.js';
 
 export interface ApiParts {
   db: Database;
@@ -37,6 +39,8 @@ export interface ApiParts {
   /** How messages reach the workflows; a test may listen in. */
   send?: typeof send;
   sendSettle?: typeof sendSettle;
+  /** Ends the streams: nothing else here outlives its request. */
+  stopping?: AbortSignal;
 }
 
 /** What the routes work with. */
@@ -46,6 +50,8 @@ export interface Api extends Required<ApiParts> {
   rates: Rates;
   /** Holds whose workflow is being started because their key was repeated. */
   adopting: Set<string>;
+  /** Availability as it changes, for the streams. */
+  watch: Watch;
   /** The salt of this installation's hold ids, read once. */
   salt(withinMs: number): Promise<string>;
 }
@@ -55,6 +61,7 @@ export const routes: Route[] = [
   ...holdRoutes,
   ...holdChangeRoutes,
   ...productRoutes,
+  ...availabilityRoutes,
   ...stockRoutes,
   ...ledgerRoutes,
   ...paymentRoutes,
@@ -65,14 +72,17 @@ export const routes: Route[] = [
 ];
 
 export function createApi(parts: ApiParts): express.Express {
+  const { stopping = new AbortController().signal } = parts;
   const api: Api = {
     send,
     sendSettle,
     ...parts,
+    stopping,
     keys: new Keys(parts.db),
     claims: new Claims(parts.settings.claimsInFlight),
     rates: createRates(parts.settings.rates),
     adopting: new Set(),
+    watch: new Watch(parts.db, parts.settings.streams, stopping),
     salt: saltOnce(parts.db),
   };
   const app = express();
@@ -200,14 +210,18 @@ async function write(
 async function writeStream(res: Response, stream: NonNullable<Reply['stream']>): Promise<void> {
   const gone = new AbortController();
   res.once('close', () => gone.abort());
-  res.type('text/event-stream').flushHeaders();
+  // Its caller may have gone while it was prepared, and HEAD wants no more than the head.
+  if (res.closed || res.req.method === 'HEAD') gone.abort();
+  // When it ends, nothing more comes on this connection: it does not keep a closing server.
+  res.type('text/event-stream').set('connection', 'close').flushHeaders();
   const send = (piece: string) =>
     new Promise<void>((resolve) => {
-      if (gone.signal.aborted || res.write(piece)) resolve();
-      else {
-        res.once('drain', resolve);
-        res.once('close', resolve);
-      }
+      if (gone.signal.aborted || res.write(piece)) return resolve();
+      const done = () => {
+        res.off('drain', done).off('close', done);
+        resolve();
+      };
+      res.once('drain', done).once('close', done);
     });
   try {
     await stream(send, gone.signal);

@@ -193,6 +193,11 @@ export const errors = {
     title: 'Too many checkouts at once',
     whatToDo: 'Nothing was taken. Repeat the POST with the same Idempotency-Key after Retry-After.',
   },
+  STREAMS_BUSY: {
+    status: 503,
+    title: 'Too many open streams',
+    whatToDo: 'Connect again after Retry-After, or read GET /v1/products/{sku}/availability.',
+  },
   STOCK_LOCK_TIMEOUT: {
     status: 503,
     title: 'Another change of the same stock takes too long',

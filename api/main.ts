@@ -42,7 +42,7 @@ async function main(): Promise<void> {
   const stopping = listenForStop(settings);
   const stopped = stopping.signal;
 
-  const server = createServer(createApi({ db, holds, settings, logger }));
+  const server = createServer(createApi({ db, holds, settings, logger, stopping: stopped }));
   // A request that trickles in must not keep a socket: 20 s for all of it, 10 s for its headers.
   server.requestTimeout = 20_000;
   server.headersTimeout = 10_000;
@@ -164,7 +164,7 @@ function listenForStop({ exitWithParent }: Settings): AbortController {
   return stopping;
 }
 
-/** No new requests; those that run are answered, which takes 5 s at most. */
+/** No new requests; those that run are answered, which takes 5 s at most; streams have ended. */
 function close(server: Server): Promise<void> {
   return new Promise((resolve) => {
     server.close(() => resolve());

@@ -67,23 +67,25 @@ function headersOf({ signature = [], idempotencyKey }: Route) {
 
 function answersOf({ answers }: Route): RouteConfig['responses'] {
   return Object.fromEntries(
-    Object.entries(answers).map(([status, { description, schema, headers = [], alsoAs = [] }]) => [
-      status,
-      {
-        description,
-        content: {
-          'application/json': { schema },
-          ...Object.fromEntries(alsoAs.map((type) => [type, { schema: z.string() }])),
+    Object.entries(answers).map(
+      ([status, { description, schema, headers = [], alsoAs = [], onlyAs }]) => [
+        status,
+        {
+          description,
+          content: {
+            [onlyAs ?? 'application/json']: { schema },
+            ...Object.fromEntries(alsoAs.map((type) => [type, { schema: z.string() }])),
+          },
+          ...(headers.length > 0
+            ? {
+                headers: Object.fromEntries(
+                  headers.map((name) => [name, { schema: { type: 'string' as const } }]),
+                ),
+              }
+            : {}),
         },
-        ...(headers.length > 0
-          ? {
-              headers: Object.fromEntries(
-                headers.map((name) => [name, { schema: { type: 'string' as const } }]),
-              ),
-            }
-          : {}),
-      },
-    ]),
+      ],
+    ),
   );
 }
 

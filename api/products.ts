@@ -1,7 +1,6 @@
 import { putBin } from '../db/bin.js';
 import { putProduct } from '../db/product.js';
 import type { PutOutcome } from '../db/product.js';
-import { readAvailability } from '../db/readAvailability.js';
 import { listProducts, readProduct } from '../db/readProduct.js';
 import type { Product } from '../db/readProduct.js';
 import type { Api } from './app.js';
@@ -12,7 +11,7 @@ import { noProduct } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
 import * as schemas from './schemas.js';
-import { productSettings, showAvailability, showBin, showPage, showProduct } from './show.js';
+import { productSettings, showBin, showPage, showProduct } from './show.js';
 
 /** After the arrival; the same for the others. */
 const readUntilMs = 3000;
@@ -70,6 +69,7 @@ export const productRoutes: Route[] = [
         patience(clock),
       );
       const status = statusOf(outcome, sku);
+      api.db.announce({ skus: [sku] });
       const product = showProduct(await theProduct(api, sku, clock), { withBins: true });
       const location = `/v1/products/${encodeURIComponent(sku)}`;
       return { status, body: product, ...(status === 201 ? { headers: { location } } : {}) };
@@ -93,42 +93,9 @@ export const productRoutes: Route[] = [
       const { reason = null, safety_stock: safetyStock } = body;
       const bin = { sku, code, ...(safetyStock === undefined ? {} : { safetyStock }) };
       const status = statusOf(await putBin(api.db, bin, { actor, reason }, patience(clock)), sku);
+      api.db.announce({ skus: [sku] });
       const { bins } = await theProduct(api, sku, clock);
       return { status, body: showBin(bins.find((one) => one.code === code)!) };
-    },
-  }),
-  route({
-    method: 'get',
-    path: '/v1/products/:sku/availability',
-    summary: 'What may be shown of a product; only a checkout decides',
-    role: 'shop',
-    query: schemas.noQuery,
-    answers: { 200: { description: 'The counts', schema: schemas.availability } },
-    codes: ['INVALID_SKU', 'PRODUCT_NOT_FOUND'],
-    async handle({ params, clock }, { db }) {
-      const sku = skuOf(params);
-      const [found] = await readAvailability(db, [sku], clock.left(readUntilMs));
-      if (found === undefined) throw noProduct(sku);
-      return ok(showAvailability(found));
-    },
-  }),
-  route({
-    method: 'post',
-    path: '/v1/availability',
-    summary: 'What may be shown of up to 200 products, in one snapshot',
-    role: 'shop',
-    query: schemas.noQuery,
-    body: schemas.availabilityBody,
-    answers: { 200: { description: 'The counts', schema: schemas.availabilityList } },
-    codes: ['INVALID_SKU'],
-    async handle({ body, clock }, { db }) {
-      const skus = [...new Set(body.skus)];
-      const items = await readAvailability(db, skus, clock.left(readUntilMs));
-      const known = new Set(items.map((one) => one.sku));
-      return ok({
-        items: items.map(showAvailability),
-        unknown: skus.filter((sku) => !known.has(sku)),
-      });
     },
   }),
 ];

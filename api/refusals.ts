@@ -76,6 +76,10 @@ export function noProduct(sku: string): Problem {
   return new Problem('PRODUCT_NOT_FOUND', `There is no product ${sku}.`, { members: { sku } });
 }
 
+export function noBin(sku: string, code: string): Problem {
+  return new Problem('BIN_NOT_FOUND', `${sku} has no bin ${code}.`);
+}
+
 export function holdTooLong(maxHoldSeconds: number): Problem {
   return new Problem(
     'INVALID_HOLD_SECONDS',

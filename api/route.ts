@@ -37,6 +37,8 @@ export interface Answer {
   headers?: string[];
   /** What it can answer instead of JSON, as the caller's Accept header asks. */
   alsoAs?: ('text/csv' | 'text/event-stream')[];
+  /** What it answers in place of JSON, whatever was asked for; the schema is that of each event's data. */
+  onlyAs?: 'text/event-stream';
 }
 
 export interface Call<Query = unknown, Body = unknown> {
@@ -90,6 +92,6 @@ export function ok(body: unknown): Reply {
   return { status: 200, body };
 }
 
-export function csv(text: string): Reply {
-  return { status: 200, body: text, type: 'text/csv' };
+export function csv(text: string, headers: Record<string, string> = {}): Reply {
+  return { status: 200, body: text, type: 'text/csv', headers };
 }

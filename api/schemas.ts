@@ -247,14 +247,46 @@ export const holdsQuery = z.strictObject({
   limit,
 });
 
-export const movementsQuery = z.strictObject({
-  sku: sku.optional(),
-  type: movementType.optional(),
-  from: instant.optional(),
-  to: instant.optional(),
+/** A page of the ledger: CSV goes to programs that take more at once. */
+export const ledgerLimits = { json: { usual: 50, most: 200 }, csv: { usual: 1000, most: 5000 } };
+const ledgerPage = {
   cursor: cursor.optional(),
-  limit,
-});
+  limit: z
+    .string()
+    .regex(/^[1-9]\d{0,3}$/, { error: 'must be a number from 1 to 200, with CSV to 5,000' })
+    .transform(Number)
+    .optional()
+    .meta({
+      type: 'integer',
+      minimum: 1,
+      maximum: ledgerLimits.csv.most,
+      description: 'As JSON 50, at most 200; as CSV 1,000, at most 5,000.',
+    }),
+};
+const period = { from: instant.optional(), to: instant.optional() };
+
+export const movementsQuery = z
+  .strictObject({
+    sku: sku.optional(),
+    bin: binCode.optional().meta({ description: 'Of the product `sku`, which must be given.' }),
+    type: movementType.optional(),
+    hold_id: z.uuid({ error: 'must be the id of a hold' }).optional(),
+    order: z.string().min(1).max(40).optional().meta({ description: 'The number of an order.' }),
+    actor: z.string().min(1).max(300).optional().meta({ example: 'operator:ann' }),
+    ...period,
+    ...ledgerPage,
+  })
+  .refine(({ sku, bin }) => bin === undefined || sku !== undefined, {
+    path: ['bin'],
+    error: 'needs `sku`: a code is unique only within its product',
+  });
+
+export const statementQuery = z
+  .strictObject({ bin: binCode.optional(), ...period, ...ledgerPage })
+  .refine(({ from, to }) => from === undefined || to === undefined || from <= to, {
+    path: ['to'],
+    error: 'must not be before `from`',
+  });
 
 const settlement = z.enum(['APPLIED', 'REFUND_DUE', 'REFUNDED', 'ACCEPTED_LATE', 'NEEDS_REVIEW']);
 const refundState = z.enum(['REQUESTED', 'CALLED', 'EXECUTED', 'REFUSED', 'NOT_NEEDED']);
@@ -479,20 +511,53 @@ export const stockChanged = z
   })
   .meta({ id: 'StockChanged' });
 
+const shown = z.int().nullable();
+
 export const availability = z
   .object({
     sku: z.string(),
     active: z.boolean(),
-    available: z.int(),
-    sellable: z.int().meta({ description: 'What a claim may take.' }),
-    held: z.int(),
-    sold: z.int(),
-    total: z.int(),
-    safety_stock: z.int(),
-    next_release_at: time.nullable(),
+    display: productSettings.display,
+    level: z
+      .enum(['in_stock', 'low', 'sold_out'])
+      .meta({ description: 'low: at most 10 are sellable.' }),
+    available: shown.meta({
+      description: 'This and the other counts are null for a shop key where display is `bands`.',
+    }),
+    sellable: shown.meta({ description: 'What a claim may take.' }),
+    held: shown,
+    sold: shown,
+    total: shown,
+    safety_stock: shown,
+    next_release_at: time.nullable().meta({
+      description: 'When the next open unpaid hold ends. With `bands` only when sold out.',
+    }),
     as_of: time,
+    bins: z
+      .array(
+        z.object({
+          code: z.string(),
+          available: z.int(),
+          sellable: z.int(),
+          held: z.int(),
+          sold: z.int(),
+          total: z.int(),
+          safety_stock: z.int(),
+        }),
+      )
+      .optional()
+      .meta({ description: 'Only of one product, for an operator key.' }),
   })
   .meta({ id: 'Availability' });
+
+const streamSkus = 'must be 1 to 50 SKUs, separated by commas';
+export const streamQuery = z.strictObject({
+  skus: z
+    .string({ error: streamSkus })
+    .transform((text) => [...new Set(text.split(','))])
+    .pipe(z.array(sku).max(50, { error: streamSkus }))
+    .meta({ type: 'string', description: 'Up to 50, separated by commas.' }),
+});
 
 export const movement = z
   .object({
@@ -513,6 +578,27 @@ export const movement = z
     created_at: time,
   })
   .meta({ id: 'Movement' });
+
+const balance = z.object({ version: z.int(), ...counts.shape });
+
+export const statement = z
+  .object({
+    sku: z.string(),
+    from: time.nullable(),
+    to: time.nullable(),
+    as_of: time,
+    opening: counts.meta({
+      description:
+        "The product's counts before the movements of this page: what the page before closed with.",
+    }),
+    closing: counts,
+    bins: z.array(z.object({ code: z.string(), opening: balance, closing: balance })).meta({
+      description: 'The bins that this page went through; `version` counts the movements of a bin.',
+    }),
+    items: z.array(movement).meta({ description: 'By bin and bin_version, without a hole.' }),
+    next_cursor: z.string().nullable(),
+  })
+  .meta({ id: 'Statement' });
 
 export const list = <Item extends z.ZodType>(item: Item) =>
   z.object({ items: z.array(item), next_cursor: z.string().nullable() });

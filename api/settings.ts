@@ -64,6 +64,8 @@ const environment = z.object({
   TAHAN_RATE_PER_KEY: rate('off'),
   /** Checkouts of one buyer in 10 s. */
   TAHAN_RATE_PER_BUYER: rate('60'),
+  /** Streams of availability at once, some 20 KB each. */
+  TAHAN_STREAMS: z.coerce.number().int().min(1).max(100_000).default(1000),
   TAHAN_LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
     .default('info'),
@@ -77,6 +79,7 @@ export interface ApiSettings {
   claimsInFlight: number;
   /** Requests in 10 s; null: no limit. */
   rates: { perKey: number | null; perBuyer: number | null };
+  streams: number;
 }
 
 export interface Settings extends ApiSettings {
@@ -115,6 +118,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
     stripeWebhookSecrets: found.STRIPE_WEBHOOK_SECRETS,
     claimsInFlight: found.TAHAN_CLAIMS_IN_FLIGHT,
     rates: { perKey: found.TAHAN_RATE_PER_KEY, perBuyer: found.TAHAN_RATE_PER_BUYER },
+    streams: found.TAHAN_STREAMS,
     stockLockTimeoutMs: stockLockTimeout(env),
     logLevel: found.TAHAN_LOG_LEVEL,
     exitWithParent: found.TAHAN_EXIT_WITH_PARENT,

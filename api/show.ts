@@ -1,9 +1,11 @@
 import type { BuyerRules } from '../db/buyerRules.js';
 import type { ClaimRefusal } from '../db/claim.js';
-import type { Availability } from '../db/readAvailability.js';
+import type { Role } from '../db/keys.js';
+import type { Availability, BinAvailability } from '../db/readAvailability.js';
 import type { Hold, HoldPayment } from '../db/readHold.js';
 import type { Movement } from '../db/readMovements.js';
 import type { Bin, Product } from '../db/readProduct.js';
+import type { Statement } from '../db/readStatement.js';
 import type { ProductSettings } from '../db/product.js';
 import type { z } from 'zod';
 import type * as schemas from './schemas.js';
@@ -217,18 +219,51 @@ export function showBin(bin: Bin): z.infer<typeof schemas.binAnswer> {
   };
 }
 
-export function showAvailability(one: Availability): z.infer<typeof schemas.availability> {
+/** Up to so many sellable units are "low". */
+export const lowAtMost = 10;
+
+function levelOf(sellable: number): 'in_stock' | 'low' | 'sold_out' {
+  if (sellable > lowAtMost) return 'in_stock';
+  return sellable > 0 ? 'low' : 'sold_out';
+}
+
+/**
+ * With `display: bands` a shop is told the level and no number. When the next hold ends is told once it
+ * is sold out, where a buyer may want to wait: before, each checkout would be seen by it.
+ */
+export function showAvailability(
+  one: Availability,
+  role: Role | undefined,
+): z.infer<typeof schemas.availability> {
+  const { sku, active, display } = one;
+  const level = levelOf(one.sellable);
+  if (display === 'bands' && role !== 'operator') {
+    const none = { available: null, sellable: null, held: null, sold: null, total: null };
+    return {
+      ...{ sku, active, display, level, ...none, safety_stock: null },
+      next_release_at: level === 'sold_out' ? one.nextReleaseAt : null,
+      as_of: one.asOf,
+    };
+  }
   return {
-    sku: one.sku,
-    active: one.active,
-    available: one.available,
-    sellable: one.sellable,
-    held: one.held,
-    sold: one.sold,
-    total: one.total,
-    safety_stock: one.safetyStock,
+    ...{ sku, active, display, level },
+    ...showCounts(one),
     next_release_at: one.nextReleaseAt,
     as_of: one.asOf,
+    ...(one.bins === null
+      ? {}
+      : { bins: one.bins.map((bin) => ({ code: bin.code, ...showCounts(bin) })) }),
+  };
+}
+
+function showCounts(counts: BinAvailability | Availability) {
+  return {
+    available: counts.available,
+    sellable: counts.sellable,
+    held: counts.held,
+    sold: counts.sold,
+    total: counts.total,
+    safety_stock: counts.safetyStock,
   };
 }
 
@@ -249,6 +284,17 @@ export function showMovement(movement: Movement): z.infer<typeof schemas.movemen
     request_id: movement.requestId,
     metadata: movement.metadata,
     created_at: movement.createdAt,
+  };
+}
+
+export function showStatement(
+  { sku, asOf, opening, closing, bins, items, nextCursor }: Statement,
+  { from, to }: { from?: string | undefined; to?: string | undefined },
+): z.infer<typeof schemas.statement> {
+  return {
+    ...{ sku, from: from ?? null, to: to ?? null, as_of: asOf, opening, closing, bins },
+    items: items.map(showMovement),
+    next_cursor: nextCursor,
   };
 }
 

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { adjust } from '../db/adjust.js';
+import type { Database } from '../db/database.js';
 import { restock } from '../db/restock.js';
 import type { StockOutcome } from '../db/stock.js';
 import { Problem } from './errors.js';
 import { binOf, patience, skuOf } from './products.js';
-import { noProduct } from './refusals.js';
+import { noBin, noProduct } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Call, Reply, Route } from './route.js';
 import * as schemas from './schemas.js';
@@ -23,7 +24,8 @@ export const stockRoutes: Route[] = [
     codes: stockCodes(),
     async handle(call, { db }) {
       const change = { ...stockChange(call), quantity: call.body.quantity };
-      return stocked(await restock(db, change, patience(call.clock)), change, change.quantity);
+      const outcome = await restock(db, change, patience(call.clock));
+      return stocked(db, outcome, change, change.quantity);
     },
   }),
   route({
@@ -38,7 +40,8 @@ export const stockRoutes: Route[] = [
     codes: [...stockCodes(), 'INSUFFICIENT_STOCK'],
     async handle(call, { db }) {
       const change = { ...stockChange(call), delta: call.body.delta };
-      return stocked(await adjust(db, change, patience(call.clock)), change, -change.delta);
+      const outcome = await adjust(db, change, patience(call.clock));
+      return stocked(db, outcome, change, -change.delta);
     },
   }),
 ];
@@ -68,12 +71,14 @@ function stockChange(call: Call<unknown, { reason: string; reference?: string | 
 
 /** @param taken how many units were to leave the available ones */
 function stocked(
+  db: Database,
   outcome: StockOutcome,
   { sku, bin }: { sku: string; bin: string },
   taken: number,
 ): Reply {
   switch (outcome.outcome) {
     case 'DONE': {
+      db.announce({ skus: [sku] });
       const { counts, version, safetyStock } = outcome;
       return ok({ sku, bin, ...counts, safety_stock: safetyStock, version });
     }
@@ -94,6 +99,6 @@ function stocked(
       );
     case 'NOT_FOUND':
       if (outcome.what === 'product') throw noProduct(sku);
-      throw new Problem('BIN_NOT_FOUND', `${sku} has no bin ${bin}.`);
+      throw noBin(sku, bin);
   }
 }

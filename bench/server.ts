@@ -20,7 +20,13 @@ function bare(): express.Express {
 }
 
 function api(): express.Express {
-  const settings = { claimsInFlight: 1, webhookSecrets: [], stripeWebhookSecrets: [] };
+  const settings = {
+    claimsInFlight: 1,
+    webhookSecrets: [],
+    stripeWebhookSecrets: [],
+    rates: { perKey: null, perBuyer: null },
+    streams: 1,
+  };
   // Reads never ask Temporal; the log is written as in production, to nowhere.
   const holds = {} as Holds;
   const logger = pino({ level: 'info' }, { write: () => undefined });

@@ -1,5 +1,7 @@
 import pg from 'pg';
 import type { QueryConfig } from 'pg';
+import { Announcer, Listener } from './changes.js';
+import type { Changed, ChangeHandlers } from './changes.js';
 import { asFault, isConflict } from './sqlstate.js';
 import { DatabaseFault } from './faults.js';
 
@@ -14,6 +16,10 @@ export interface Database {
   changes: Calls;
   /** Reads never wait for a row. */
   reads: Calls;
+  /** Tells whoever listens that stock has changed, a little later: nobody waits for it. Call it after the change. */
+  announce(changed: Changed): void;
+  /** Hears of changes, on a connection of its own, until it is stopped. */
+  listen(handlers: ChangeHandlers): { stop(): void };
   close(): Promise<void>;
 }
 
@@ -55,11 +61,31 @@ export function openDatabase(options: DatabaseOptions): Database {
     changes: new Calls(options, changes, Math.min(budgetMs, 5000), 6000),
     reads: new Calls(options, reads, 1000, 1500),
   };
+  const announcer = new Announcer(new Calls(options, 1, 1000, 1500));
   return {
     ...pools,
+    announce: (changed) => announcer.add(changed),
+    listen: (handlers) => new Listener(connection(options), handlers),
     async close() {
-      await Promise.all(Object.values(pools).map((pool) => pool.close()));
+      await Promise.all([announcer, ...Object.values(pools)].map((one) => one.close()));
     },
+  };
+}
+
+/** How every connection is made: for each of them the same role, clock and manners. */
+function connection(options: DatabaseOptions, settings: string[] = []) {
+  return {
+    connectionString: options.url,
+    connectionTimeoutMillis: options.connectWithinMs ?? 1500,
+    keepAlive: true,
+    application_name: options.applicationName ?? 'tahan',
+    options: [
+      ...settings,
+      // Else a database that writes its dates the German way made cursors that its own pages refused.
+      '-c timezone=UTC',
+      '-c datestyle=ISO',
+      ...(options.takeAppRole ? ['-c role=tahan_app'] : []),
+    ].join(' '),
   };
 }
 
@@ -90,23 +116,15 @@ export class Calls {
     this.lockBudgetMs = lockBudgetMs;
     this.#statementTimeoutMs = statementTimeoutMs;
     this.#pool = new pg.Pool({
-      connectionString: options.url,
-      max,
-      connectionTimeoutMillis: options.connectWithinMs ?? 1500,
-      idleTimeoutMillis: 30_000,
-      keepAlive: true,
-      application_name: options.applicationName ?? 'tahan',
       // On the connection, since a function can't set its own statement_timeout, and since the
       // database or the role may default to another isolation level.
-      options: [
+      ...connection(options, [
         '-c default_transaction_isolation=read\\ committed',
         `-c statement_timeout=${statementTimeoutMs}`,
         '-c idle_in_transaction_session_timeout=10000',
-        // Else a database that writes its dates the German way made cursors that its own pages refused.
-        '-c timezone=UTC',
-        '-c datestyle=ISO',
-        ...(options.takeAppRole ? ['-c role=tahan_app'] : []),
-      ].join(' '),
+      ]),
+      max,
+      idleTimeoutMillis: 30_000,
     });
     // Without a listener a killed backend ends the process (F42).
     this.#pool.on('error', () => {});

@@ -21,61 +21,87 @@ export interface Movement {
 }
 
 export interface MovementFilter {
-  sku?: string;
-  holdId?: string;
-  type?: MovementType;
-  from?: string;
-  to?: string;
-  cursor?: string;
+  sku?: string | undefined;
+  /** A code is unique only within its product: without `sku` it is not looked at. */
+  bin?: string | undefined;
+  holdId?: string | undefined;
+  orderNumber?: string | undefined;
+  type?: MovementType | undefined;
+  actor?: string | undefined;
+  from?: string | undefined;
+  to?: string | undefined;
+  cursor?: string | undefined;
   limit: number;
 }
 
-/** The ledger, newest first; `nextCursor` is null on the last page. */
+/** A movement `m` in its bin `b`, with the number `o` of its order, as JSON. */
+export const movementJson = `jsonb_build_object(
+  'id', m.id::text, 'sku', m.sku, 'bin', b.code, 'binVersion', m.bin_version,
+  'holdId', m.hold_id, 'orderNumber', o.order_number, 'type', m.type, 'quantity', m.quantity,
+  'from', jsonb_build_object('available', m.from_available, 'held', m.from_held, 'sold', m.from_sold),
+  'to', jsonb_build_object('available', m.to_available, 'held', m.to_held, 'sold', m.to_sold),
+  'reason', m.reason, 'actor', m.actor, 'requestId', m.request_id, 'metadata', m.metadata,
+  'createdAt', tahan.instant(m.created_at))`;
+
+/**
+ * The ledger, newest first by (created_at, id); `nextCursor` is null on the last page. These two never
+ * change, so a walk through the pages shows each movement once that was committed before its first page,
+ * and none twice. One that commits meanwhile may be missing: ids and times are given before the commit.
+ * A bin's own order is its version, without a hole: a reader who misses none reads by it (readStatement).
+ */
 export async function readMovements(
   db: Database,
   filter: MovementFilter,
   withinMs?: number,
 ): Promise<{ items: Movement[]; nextCursor: string | null }> {
-  let after: string | null = null;
+  const values: unknown[] = [];
+  const given = (value: unknown, type: string) => `$${values.push(value)}::${type}`;
+  // Only the filters that are given stand in the statement, and it has no name: a plan for all of them
+  // at once could use no index (with a name, Postgres keeps such a plan after five calls).
+  const conditions: string[] = [];
+  if (filter.sku !== undefined) conditions.push(`m.sku = ${given(filter.sku, 'text')}`);
+  if (filter.sku !== undefined && filter.bin !== undefined)
+    conditions.push(
+      `m.bin_id = (select i.id from tahan.bins i where i.sku = $1::text and i.code = ${given(filter.bin, 'text')})`,
+    );
+  if (filter.holdId !== undefined) conditions.push(`m.hold_id = ${given(filter.holdId, 'uuid')}`);
+  if (filter.orderNumber !== undefined)
+    conditions.push(
+      `m.hold_id = (select i.hold_id from tahan.orders i where i.order_number = ${given(filter.orderNumber, 'text')})`,
+    );
+  if (filter.type !== undefined) conditions.push(`m.type = ${given(filter.type, 'text')}`);
+  if (filter.actor !== undefined) conditions.push(`m.actor = ${given(filter.actor, 'text')}`);
+  if (filter.from !== undefined)
+    conditions.push(`m.created_at >= ${given(filter.from, 'timestamptz')}`);
+  if (filter.to !== undefined) conditions.push(`m.created_at < ${given(filter.to, 'timestamptz')}`);
   if (filter.cursor !== undefined) {
-    [after] = cursorParts(filter.cursor, 1) as [string];
-    if (!/^\d{1,18}$/.test(after)) throw new InvalidCursor('cursor');
+    const [at, id] = readCursor(filter.cursor);
+    conditions.push(`(m.created_at, m.id) < (${given(at, 'timestamptz')}, ${given(id, 'bigint')})`);
   }
-  const rows = await db.reads.rows<{ movement: Movement }>(
+  const rows = await db.reads.rows<{ at: string; movement: Movement }>(
     {
-      name: 'read_movements',
       text: `
-        select jsonb_build_object(
-          'id', m.id::text, 'sku', m.sku, 'bin', b.code, 'binVersion', m.bin_version,
-          'holdId', m.hold_id, 'orderNumber', o.order_number, 'type', m.type, 'quantity', m.quantity,
-          'from', jsonb_build_object('available', m.from_available, 'held', m.from_held, 'sold', m.from_sold),
-          'to', jsonb_build_object('available', m.to_available, 'held', m.to_held, 'sold', m.to_sold),
-          'reason', m.reason, 'actor', m.actor, 'requestId', m.request_id, 'metadata', m.metadata,
-          'createdAt', tahan.instant(m.created_at)) as movement
+        select m.created_at::text as at, ${movementJson} as movement
         from tahan.movements m
         join tahan.bins b on b.id = m.bin_id
         left join tahan.orders o on o.hold_id = m.hold_id
-        where ($1::text is null or m.sku = $1)
-          and ($2::uuid is null or m.hold_id = $2)
-          and ($3::text is null or m.type = $3)
-          and ($4::timestamptz is null or m.created_at >= $4)
-          and ($5::timestamptz is null or m.created_at < $5)
-          and ($6::bigint is null or m.id < $6)
-        order by m.id desc
-        limit $7::int + 1`,
-      values: [
-        filter.sku ?? null,
-        filter.holdId ?? null,
-        filter.type ?? null,
-        filter.from ?? null,
-        filter.to ?? null,
-        after,
-        filter.limit,
-      ],
+        ${conditions.length > 0 ? `where ${conditions.join('\n and ')}` : ''}
+        order by m.created_at desc, m.id desc
+        limit ${given(filter.limit, 'int')} + 1`,
+      values,
     },
     { withinMs },
   );
-  const items = rows.slice(0, filter.limit).map((row) => row.movement);
-  const last = items.at(-1);
-  return { items, nextCursor: rows.length > items.length && last ? writeCursor([last.id]) : null };
+  const page = rows.slice(0, filter.limit);
+  const last = page.at(-1);
+  return {
+    items: page.map((row) => row.movement),
+    nextCursor: rows.length > page.length && last ? writeCursor([last.at, last.movement.id]) : null,
+  };
+}
+
+function readCursor(cursor: string): [at: string, id: string] {
+  const [at, id] = cursorParts(cursor, 2) as [string, string];
+  if (Number.isNaN(Date.parse(at)) || !/^\d{1,18}$/.test(id)) throw new InvalidCursor('cursor');
+  return [at, id];
 }

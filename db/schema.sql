@@ -288,9 +288,15 @@ CREATE INDEX holds_open ON tahan.holds USING btree (id) WHERE (status = 'HELD'::
 
 CREATE INDEX holds_open_of_buyer ON tahan.holds USING btree (buyer_id) WHERE (status = 'HELD'::text);
 
+CREATE INDEX movements_by_actor ON tahan.movements USING btree (actor, created_at, id);
+
 CREATE INDEX movements_by_hold ON tahan.movements USING btree (hold_id) WHERE (hold_id IS NOT NULL);
 
-CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_at);
+CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_at, id, bin_id, bin_version);
+
+CREATE INDEX movements_by_rare_type ON tahan.movements USING btree (type, created_at, id) WHERE (type = ANY (ARRAY['manual_adjustment'::text, 'restock'::text, 'return'::text]));
+
+CREATE INDEX movements_by_time ON tahan.movements USING btree (created_at, id);
 
 CREATE INDEX payment_events_unmatched ON tahan.payment_events USING btree (received_at DESC, provider, event_id) WHERE ((hold_id IS NULL) AND (type = ANY (ARRAY['succeeded'::text, 'failed'::text, 'refunded'::text])));
 
@@ -367,7 +373,15 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION tahan.availability(p_skus text[])
+CREATE OR REPLACE FUNCTION tahan.any_buyer_rule()
+ RETURNS boolean
+ LANGUAGE sql
+AS $function$
+  select exists (
+    select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null)
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.availability(p_skus text[], p_bins boolean DEFAULT false)
  RETURNS jsonb
  LANGUAGE plpgsql
  STABLE
@@ -377,11 +391,18 @@ declare
 begin
   return coalesce((
     select jsonb_agg(jsonb_build_object(
-      'sku', p.sku, 'active', p.active,
+      'sku', p.sku, 'active', p.active, 'display', p.display,
       'available', c.available, 'sellable', c.sellable, 'held', c.held, 'sold', c.sold, 'total', c.total,
       'safetyStock', c.safety_stock,
+      -- Overdue units are shown already, and what is paid in time does not come back.
       'nextReleaseAt', tahan.instant((
-        select min(l.open_until) from tahan.hold_lines l where l.sku = p.sku and l.open_until > v_now)),
+        select l.open_until from tahan.hold_lines l
+        where l.sku = p.sku and l.open_until > v_now
+          and not exists (
+            select from tahan.payments y
+            where y.hold_id = l.hold_id and y.status = 'succeeded' and y.in_time and y.settlement is null)
+        order by l.open_until limit 1)),
+      'bins', c.bins,
       'asOf', tahan.instant(v_now)) order by p.sku)
     from tahan.products p
     cross join lateral (
@@ -391,7 +412,14 @@ begin
         coalesce(sum(b.held - coalesce(o.units, 0)), 0) as held,
         coalesce(sum(b.sold), 0) as sold,
         coalesce(sum(b.total), 0) as total,
-        coalesce(sum(b.safety_stock::bigint), 0) as safety_stock
+        coalesce(sum(b.safety_stock::bigint), 0) as safety_stock,
+        case when p_bins then coalesce(
+          jsonb_agg(jsonb_build_object(
+            'code', b.code,
+            'available', b.available + coalesce(o.units, 0),
+            'sellable', greatest(b.available + coalesce(o.units, 0) - b.safety_stock, 0),
+            'held', b.held - coalesce(o.units, 0), 'sold', b.sold, 'total', b.total,
+            'safetyStock', b.safety_stock) order by b.id) filter (where p_bins), '[]') end as bins
       from tahan.bins b
       left join (
         select a.bin_id, sum(a.quantity) as units
@@ -702,7 +730,7 @@ begin
     perform wait_within(v_budget_ends, v_deadline);
     perform pg_advisory_xact_lock(buyer_lock(p_buyer_id));
     v_now := tahan_clock();
-    if v_now >= p_deadline then
+    if p_deadline <= v_now then
       return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
     end if;
     v_refusal := refused_by_rules(p_buyer_id, v_now);
@@ -777,12 +805,13 @@ begin
   ) c
   where pg_try_advisory_xact_lock(key_lock(c.id));
 
-  -- Known keys and terms are read in new statements, now that the keys are locked.
+  -- Known keys and terms are read in new statements, now that the keys are locked. A rule about buyers is
+  -- for `claim` to look at.
   for v_claim in
     select w.i, p_buyers[w.i] as buyer_id, p.per_buyer_limit is not null as limited
     from unnest(v_plain) as w (i)
     join products p on p.sku = p_skus[w.i] collate "C"
-    where p_quantities[w.i] between 1 and 10000 and p.active
+    where not any_buyer_rule() and p_quantities[w.i] between 1 and 10000 and p.active
       and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
       and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
       and not exists (select from holds h where h.id = p_ids[w.i])
@@ -883,8 +912,7 @@ begin
       when bool_or(p.late_payment = 'review') then 'review'
       else 'accept_if_available'
     end,
-    coalesce(bool_or(p.per_buyer_limit is not null), false) or exists (
-      select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null),
+    coalesce(bool_or(p.per_buyer_limit is not null), false) or tahan.any_buyer_rule(),
     jsonb_agg(distinct p.currency)
   into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
     limited, currencies
@@ -2375,7 +2403,7 @@ grant execute on function tahan.adjust(text,text,integer,text,text,text,text,int
 
 grant execute on function tahan.after_deadline(uuid,timestamp with time zone) to tahan_app;
 
-grant execute on function tahan.availability(text[]) to tahan_app;
+grant execute on function tahan.availability(text[],boolean) to tahan_app;
 
 grant execute on function tahan.begin_refund(text,text,text,integer) to tahan_app;
 

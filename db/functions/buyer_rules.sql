@@ -48,6 +48,13 @@ begin
 end
 $$;
 
+-- Whether a claim has any rule to look at.
+create or replace function tahan.any_buyer_rule() returns boolean
+language sql volatile as $$
+  select exists (
+    select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null)
+$$;
+
 -- put_buyer_rules: changes them, with a reason; what is left out keeps its value. Kept in setting_changes. A rule
 -- counts for the claims that begin after it; what is open stays open.
 create or replace function tahan.put_buyer_rules(

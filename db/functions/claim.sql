@@ -185,8 +185,7 @@ begin
       when bool_or(p.late_payment = 'review') then 'review'
       else 'accept_if_available'
     end,
-    coalesce(bool_or(p.per_buyer_limit is not null), false) or exists (
-      select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null),
+    coalesce(bool_or(p.per_buyer_limit is not null), false) or tahan.any_buyer_rule(),
     jsonb_agg(distinct p.currency)
   into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
     limited, currencies

@@ -59,19 +59,29 @@ language sql stable as $$
   from tahan.products p where p.sku = p_sku collate "C"
 $$;
 
--- Overdue unpaid units are counted as available, not as held: the next claim takes them (R07).
-create or replace function tahan.availability(p_skus text[]) returns jsonb
+-- Overdue unpaid units are counted as available, not as held: the next claim takes them (R07). Each bin
+-- is summed on its own, with what its overdue holds have of it: a join of bins, holds and ledger would
+-- count units as often as there are rows (B06).
+drop function if exists tahan.availability(text[]);
+create or replace function tahan.availability(p_skus text[], p_bins boolean default false) returns jsonb
 language plpgsql stable as $$
 declare
   v_now timestamptz := tahan.tahan_clock();
 begin
   return coalesce((
     select jsonb_agg(jsonb_build_object(
-      'sku', p.sku, 'active', p.active,
+      'sku', p.sku, 'active', p.active, 'display', p.display,
       'available', c.available, 'sellable', c.sellable, 'held', c.held, 'sold', c.sold, 'total', c.total,
       'safetyStock', c.safety_stock,
+      -- Overdue units are shown already, and what is paid in time does not come back.
       'nextReleaseAt', tahan.instant((
-        select min(l.open_until) from tahan.hold_lines l where l.sku = p.sku and l.open_until > v_now)),
+        select l.open_until from tahan.hold_lines l
+        where l.sku = p.sku and l.open_until > v_now
+          and not exists (
+            select from tahan.payments y
+            where y.hold_id = l.hold_id and y.status = 'succeeded' and y.in_time and y.settlement is null)
+        order by l.open_until limit 1)),
+      'bins', c.bins,
       'asOf', tahan.instant(v_now)) order by p.sku)
     from tahan.products p
     cross join lateral (
@@ -81,7 +91,14 @@ begin
         coalesce(sum(b.held - coalesce(o.units, 0)), 0) as held,
         coalesce(sum(b.sold), 0) as sold,
         coalesce(sum(b.total), 0) as total,
-        coalesce(sum(b.safety_stock::bigint), 0) as safety_stock
+        coalesce(sum(b.safety_stock::bigint), 0) as safety_stock,
+        case when p_bins then coalesce(
+          jsonb_agg(jsonb_build_object(
+            'code', b.code,
+            'available', b.available + coalesce(o.units, 0),
+            'sellable', greatest(b.available + coalesce(o.units, 0) - b.safety_stock, 0),
+            'held', b.held - coalesce(o.units, 0), 'sold', b.sold, 'total', b.total,
+            'safetyStock', b.safety_stock) order by b.id) filter (where p_bins), '[]') end as bins
       from tahan.bins b
       left join (
         select a.bin_id, sum(a.quantity) as units

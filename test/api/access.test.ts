@@ -90,6 +90,7 @@ describe('API keys', () => {
       'POST /v1/products/:sku/bins/:code/adjustments',
       'GET /v1/movements',
       'GET /v1/holds/:id/movements',
+      'GET /v1/products/:sku/statement',
       'GET /v1/payments',
       'GET /v1/payments/unmatched',
       'GET /v1/payments/:provider/:payment_id',

@@ -371,11 +371,50 @@ describe('paths and queries', () => {
     'cursor=x',
     `cursor=${Buffer.from('["-1"]').toString('base64url')}`,
     `cursor=${Buffer.from('["99999999999999999999"]').toString('base64url')}`,
+    `cursor=${Buffer.from('["tomorrow","1"]').toString('base64url')}`,
+    `cursor=${Buffer.from('["2026-01-01","-1"]').toString('base64url')}`,
+    `cursor=${Buffer.from('["2026-01-01","99999999999999999999"]').toString('base64url')}`,
     'limit=999',
     'reason=x',
+    'bin=b1',
+    'sku=a&bin=a%20b',
+    'hold_id=1',
+    'order=',
+    'actor=',
+    'actor=a&actor=a',
   ])('GET /v1/movements?%s is 400', async (query) => {
     const sent = { key: service.operatorKey };
     await refused('GET', `/v1/movements?${query}`, sent, 400, 'INVALID_REQUEST');
+  });
+
+  it.each([
+    'from=x',
+    'from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z',
+    'bin=a%20b',
+    'type=restock',
+    'limit=201',
+    'cursor=x',
+    `cursor=${Buffer.from('["1","1","1","1"]').toString('base64url')}`,
+    `cursor=${Buffer.from('["1","1","1","1","-1"]').toString('base64url')}`,
+    `cursor=${Buffer.from('["1","1","1","1","1e3"]').toString('base64url')}`,
+    `cursor=${Buffer.from('["999999999","1","1","1","1"]').toString('base64url')}`,
+  ])('GET /v1/products/:sku/statement?%s is 400', async (query) => {
+    const sent = { key: service.operatorKey };
+    const path = `/v1/products/${sku}/statement?${query}`;
+    await refused('GET', path, sent, 400, 'INVALID_REQUEST');
+  });
+
+  it.each([
+    ['', 422, 'INVALID_SKU'],
+    ['skus=', 422, 'INVALID_SKU'],
+    ['skus=a,', 422, 'INVALID_SKU'],
+    ['skus=a%00', 400, 'INVALID_REQUEST'],
+    ['skus=a&skus=b', 400, 'INVALID_REQUEST'],
+    ['skus=a&limit=1', 400, 'INVALID_REQUEST'],
+    [`skus=${Array.from({ length: 51 }, (_, i) => i).join()}`, 400, 'INVALID_REQUEST'],
+    ['skus=none', 404, 'PRODUCT_NOT_FOUND'],
+  ])('GET /v1/availability/stream?%s is %i %s', async (query, status, code) => {
+    await refused('GET', `/v1/availability/stream?${query}`, {}, status, code);
   });
 
   it.each([

@@ -48,6 +48,8 @@ export const rows = {
     'get /v1/holds/:id/movements': (system, { paid }) =>
       read(system, `/v1/holds/${paid}/movements`),
     'get /v1/movements': (system, { sku }) => read(system, `/v1/movements?sku=${sku}`),
+    'get /v1/products/:sku/statement': (system, { sku }) =>
+      read(system, `/v1/products/${sku}/statement?limit=1`),
     'get /v1/payments': (system) => read(system, '/v1/payments?limit=1'),
     'get /v1/payments/unmatched': (system) => read(system, '/v1/payments/unmatched'),
     'get /v1/payments/:provider/:payment_id': (system, { applied }) =>
@@ -57,6 +59,7 @@ export const rows = {
     'get /v1/products/:sku': (system, { sku }) => read(system, `/v1/products/${sku}`),
     'get /v1/products/:sku/availability': (system, { sku }) =>
       system.get(`/v1/products/${sku}/availability`),
+    'get /v1/availability/stream': (system, { sku }) => firstEvent(system, sku),
     'post /v1/availability': (system, { sku }) => system.post('/v1/availability', { skus: [sku] }),
   },
   'cancel, extend': {
@@ -100,6 +103,27 @@ export type Group = keyof typeof rows;
 
 function read(system: System, path: string): Promise<Answer<unknown>> {
   return system.get(path, { key: system.operatorKey });
+}
+
+/** A stream up to its first event, or its refusal. */
+async function firstEvent(system: System, sku: string): Promise<Answer<unknown>> {
+  const began = performance.now();
+  const leaving = new AbortController();
+  const found = await fetch(`${system.url()}/v1/availability/stream?skus=${sku}`, {
+    headers: { authorization: `Bearer ${system.shopKey}` },
+    signal: leaving.signal,
+  });
+  const headers = Object.fromEntries(found.headers);
+  const { status } = found;
+  let text = '';
+  for await (const part of found.body!.pipeThrough(new TextDecoderStream())) {
+    text += part;
+    if (/^data: .*\n$/m.test(text)) break;
+  }
+  leaving.abort();
+  const took = performance.now() - began;
+  const json = status === 200 ? /^data: (.*)$/m.exec(text)?.[1] : text;
+  return { status, headers, text, body: JSON.parse(json!) as never, took };
 }
 
 async function firstCheckout(system: System, before: Before, path: string) {

@@ -7,6 +7,7 @@ import { handleOf, until } from '../workflows/engine.js';
 import { openSystem } from './processes.js';
 import type { System } from './processes.js';
 import { atOnce, statuses } from './service.js';
+import { openStream } from './streams.js';
 
 let system: System;
 /** How long a product was blocked by a client of the app that stopped in the middle of a transaction. */
@@ -200,3 +201,26 @@ async function idleInTransaction(): Promise<number> {
   await db.close();
   return performance.now() - began;
 }
+
+it('R12: a sale reaches a stream of another process within a second; the stream goes on when Postgres was away from it, and ends politely with its process', async () => {
+  const sku = await system.product([5]);
+  const one = await openStream(system.url(), system.shopKey, [sku]);
+  await one.shows(sku, { available: 5 });
+  await system.hold({ [sku]: 1 });
+  expect(await one.shows(sku, { available: 4, held: 1 })).toBeLessThan(1000);
+
+  await system.to.postgres.api.pull();
+  await system.shop.hold({ [sku]: 2 });
+  await system.to.postgres.api.plug();
+  await one.shows(sku, { available: 2, held: 3 });
+  await system.hold({ [sku]: 1 });
+  await one.shows(sku, { available: 1, held: 4 });
+
+  const { child, exit } = system.processes.api;
+  const began = performance.now();
+  child.kill('SIGTERM');
+  expect(await one.ended).toBe('ended');
+  expect(await exit).toBe(0);
+  expect(performance.now() - began).toBeLessThan(3000);
+  await system.startApi();
+});

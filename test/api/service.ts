@@ -123,6 +123,7 @@ export interface ServiceOptions {
   /** Without workers nothing is claimed. */
   workers?: boolean;
   claimsInFlight?: number;
+  streams?: number;
   /** Whom the worker asks for refunds; without one they wait. */
   provider?: PaymentProvider;
   /** Servers of the test's own, in place of the run's. */
@@ -150,12 +151,19 @@ export async function openService(options: ServiceOptions = {}): Promise<Service
       stripeWebhookSecrets: [stripeSecret],
       claimsInFlight: options.claimsInFlight ?? 60,
       rates: { perKey: null, perBuyer: null },
+      streams: options.streams ?? 300,
     },
     logger: pino({ level: 'info' }, { write: (line) => void log.push(line) }),
   };
   const changed = (own: ApiParts) => ({
     ...own,
-    ...options.parts?.({ send, sendSettle, ...own, url: shop.url }),
+    ...options.parts?.({
+      send,
+      sendSettle,
+      stopping: new AbortController().signal,
+      ...own,
+      url: shop.url,
+    }),
   });
   let server = await listen(changed(parts));
   const [shopKey, operatorKey] = [newKey(), newKey()];

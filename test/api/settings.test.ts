@@ -25,6 +25,7 @@ describe('the settings of the API', () => {
       stripeWebhookSecrets: [],
       claimsInFlight: 60,
       rates: { perKey: null, perBuyer: 60 },
+      streams: 1000,
       stockLockTimeoutMs: 15_000,
       logLevel: 'info',
       exitWithParent: false,
@@ -66,6 +67,7 @@ describe('the settings of the API', () => {
     ['TAHAN_RATE_PER_BUYER', '-1', 'must be "off"'],
     ['TAHAN_RATE_PER_BUYER', '1.5', 'must be "off"'],
     ['TAHAN_RATE_PER_BUYER', 'none', 'must be "off"'],
+    ['TAHAN_STREAMS', '0', ''],
     ['TAHAN_LOG_LEVEL', 'loud', ''],
     ['TAHAN_STOCK_LOCK_TIMEOUT_SECONDS', 'soon', 'must be a number of seconds'],
   ])('%s=%s is refused by name', (name, value, sentence) => {

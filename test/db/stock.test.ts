@@ -78,7 +78,7 @@ describeEachPostgres('stock and its ledger', (version) => {
       `select pg_get_indexdef(indexrelid) as columns from pg_index where indrelid = 'tahan.movements'::regclass`,
     );
     const all = indexed.map(({ columns }) => columns).join('\n');
-    expect(all).toContain('(sku, created_at)');
+    expect(all).toContain('(sku, created_at, ');
     expect(all).toContain('(hold_id)');
   });
 

@@ -172,6 +172,8 @@ export class Lane {
         claims: calls,
         changes: calls,
         reads: calls,
+        announce: () => {},
+        listen: () => ({ stop() {} }),
         close: () => Promise.resolve(),
       })) as Answer;
       this.latest = Math.max(this.latest, call.ended);

@@ -147,6 +147,7 @@ describe('the layers of the project, read from every import', () => {
       'readHold',
       'readCheckout',
       'readMovements',
+      'readStatement',
       'readProduct',
       'readAvailability',
       'openHolds',
@@ -175,6 +176,7 @@ describe('the layers of the project, read from every import', () => {
       'stripe',
       'uuid',
       '@asteasolutions/zod-to-openapi',
+      'csv-stringify/sync',
     ];
     expect(
       others(
