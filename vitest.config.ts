@@ -16,11 +16,11 @@ function project(name: string, include: string[], globalSetup: string[]) {
 
 const servers = [needs.bundle, needs.postgres, needs.temporal];
 
-/** These have a short form and a full one: they ask test/setup/length.ts which it is. */
+/** These have a short form and a full one: they, or what they are made of, ask test/setup/length.ts. */
 const inBothLengths = readdirSync('test', { recursive: true, encoding: 'utf8' })
   .map((name) => join('test', name))
   .filter((name) => name.endsWith('.test.ts'))
-  .filter((name) => readFileSync(name, 'utf8').includes("from '../setup/length.js'"));
+  .filter((name) => /\/length\.js'|isThorough|bothForms/.test(readFileSync(name, 'utf8')));
 
 /** Minutes long, in their full length: `npm run test:chaos`. Each has a short form in the others. */
 const chaos = [project('chaos', ['test/chaos/**/*.test.ts', ...inBothLengths], servers)];
