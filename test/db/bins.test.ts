@@ -149,7 +149,7 @@ describeEachPostgres('the bins of a product', (version) => {
     const sku = await shop.product([5, 5], { allocation: 'spread' });
     const [stuck, brief] = [await otherOnBins(shop, sku, 'b1'), await otherOnBins(shop, sku, 'b2')];
     const claiming = shop.claim({ [sku]: 1 }, { claimDeadline: await shop.now(1_000) });
-    await whenWaiting(shop, 'tahan.claim');
+    await whenWaiting(shop, 'tahan.claim', 1, claiming);
     await brief.rollback();
     expect((await claiming).outcome).toBe('CLAIM_TOO_LATE');
     await stuck.rollback();
