@@ -117,7 +117,7 @@ describeEachPostgres('the bins of a product', (version) => {
     ['ten buckets of 1', Array<number>(10).fill(1), 'spread'],
     ['one bin', [10], 'in_order'],
   ] as const)(
-    'R04, R03: of 40 buyers at once 10 hold one of 10 units and 30 are refused alike; what comes back is held again at once, and nobody is refused wrongly (%s)',
+    'R04, R03: of 40 buyers at once 10 hold one of 10 units and 30 are refused alike; what comes back is held again at once, beside others who ask for 11, and nobody is refused wrongly (%s)',
     async (_, stock, allocation) => {
       const sku = await shop.product([...stock], { allocation });
       const claimDeadline = await shop.now(60_000);
@@ -137,7 +137,13 @@ describeEachPostgres('the bins of a product', (version) => {
           await Promise.all(
             held.splice(0, back).map((id) => cancel(shop.db, id, 'changed my mind', 'buyer')),
           );
-          expect(tally(await claimAtOnce(back))).toEqual({ HELD: back });
+          // Who asks for more than there is locks every bin and takes nothing.
+          const [answers, greedy] = await Promise.all([
+            claimAtOnce(back),
+            atOnce(8, () => shop.claim({ [sku]: 11 }, { claimDeadline })),
+          ]);
+          expect(tally(answers)).toEqual({ HELD: back });
+          expect(tally(greedy)).toEqual({ INSUFFICIENT_STOCK: 8 });
         }
         await Promise.all(held.splice(0).map((id) => cancel(shop.db, id, 'no more', 'buyer')));
       }
