@@ -159,12 +159,12 @@ export async function mixedLoad(
     }
   });
   await watching;
+  expect({ seed, strays }).toEqual({ seed, strays: [] });
 
   const { shop } = service;
   const rows = (text: string) => shop.query<{ is: string; count: number }>(text);
   await until('nothing is held or due', () => quiet(service), 60_000);
   const longestRunMs = await lastRun(service);
-  expect({ seed, strays }).toEqual({ seed, strays: [] });
   expect({ seed, violations: await audit(shop.url) }).toEqual({ seed, violations: {} });
   expect({ seed, conflicts: conflicts.repeated - before }).toEqual({ seed, conflicts: 0 });
   expect({ seed, defects: load.defects }).toEqual({ seed, defects: [] });
