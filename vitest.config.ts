@@ -1,3 +1,5 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 /** Each project starts only the servers that it needs; all of them share one of each (test/setup). */
@@ -14,8 +16,14 @@ function project(name: string, include: string[], globalSetup: string[]) {
 
 const servers = [needs.bundle, needs.postgres, needs.temporal];
 
+/** These have a short form and a full one: they, or what they are made of, ask test/setup/length.ts. */
+const inBothLengths = readdirSync('test', { recursive: true, encoding: 'utf8' })
+  .map((name) => join('test', name))
+  .filter((name) => name.endsWith('.test.ts'))
+  .filter((name) => /\/length\.js'|isThorough|bothForms/.test(readFileSync(name, 'utf8')));
+
 /** Minutes long, in their full length: `npm run test:chaos`. Each has a short form in the others. */
-const chaos = [project('chaos', ['test/chaos/**/*.test.ts'], servers)];
+const chaos = [project('chaos', ['test/chaos/**/*.test.ts', ...inBothLengths], servers)];
 
 const usual = [
   project('project', ['test/project/**/*.test.ts'], [needs.build]),

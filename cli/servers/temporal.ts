@@ -35,6 +35,8 @@ export interface TemporalOptions {
   logFile: string;
   /** A folder that goes with the server, also after kill -9 of the launcher. */
   temporary?: string;
+  /** Further dynamic configuration. */
+  dynamicConfig?: Record<string, number | string>;
   /** Held by the watcher as long as it lives. */
   lock?: string | undefined;
 }
@@ -63,7 +65,7 @@ export async function startTemporal(options: TemporalOptions): Promise<Temporal>
   return { ...server, address, ...(uiPort && { uiUrl: `http://127.0.0.1:${uiPort}` }) };
 }
 
-function serverArguments({ port, uiPort, dataFile }: TemporalOptions): string[] {
+function serverArguments({ port, uiPort, dataFile, ...rest }: TemporalOptions): string[] {
   const args = ['server', 'start-dev', '--ip', '127.0.0.1', '--port', String(port)];
   if (uiPort) args.push('--ui-port', String(uiPort), '--ui-disable-news-fetch');
   else args.push('--headless');
@@ -72,7 +74,7 @@ function serverArguments({ port, uiPort, dataFile }: TemporalOptions): string[] 
   for (const [name, type] of Object.entries(searchAttributes)) {
     args.push('--search-attribute', `${name}=${type}`);
   }
-  for (const [name, value] of Object.entries(dynamicConfig)) {
+  for (const [name, value] of Object.entries({ ...dynamicConfig, ...rest.dynamicConfig })) {
     args.push('--dynamic-config-value', `${name}=${value}`);
   }
   return [...args, '--log-level', 'error', '--log-format', 'json'];

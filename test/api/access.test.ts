@@ -117,8 +117,11 @@ describe('API keys', () => {
     expect((await service.get('/v1/products', { key })).status).toBe(200);
     expect(await revokeKey(service.shop.db, id)).toBe(true);
     const revoked = performance.now();
-    while ((await service.get('/v1/products', { key })).status !== 401) {
-      expect(performance.now() - revoked).toBeLessThan(2500);
+    for (;;) {
+      // What counts is when it was asked: the answer may take its time.
+      const askedAt = performance.now() - revoked;
+      if ((await service.get('/v1/products', { key })).status === 401) break;
+      expect(askedAt).toBeLessThan(2000);
       await new Promise((again) => setTimeout(again, 50));
     }
     expect((await service.get('/v1/products')).status).toBe(200);

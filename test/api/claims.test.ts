@@ -56,7 +56,7 @@ describe('claims in flight', () => {
     expect(statuses(busy)).toEqual({ 503: 7 });
     expect(new Set(busy.map(({ body }) => body.code))).toEqual(new Set(['SALE_BUSY']));
     expect(busy[0]!.headers['retry-after']).toBe('1');
-    expect(Math.max(...busy.map(({ took }) => took))).toBeLessThan(1000);
+    expect(Math.max(...busy.map(({ took }) => took))).toBeLessThan(3000); // a claim without room would take 3.5 s
     const joined = ask(keys[0]!);
     const other = await ask(keys[0]!, 2);
     expect([other.status, other.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);

@@ -64,12 +64,12 @@ interface Told {
 /**
  * Payments whose events are stored by an API process that is killed before it can tell Temporal: its
  * way there is frozen from the start, so no signal leaves it, however the machine is busy. The kills
- * come while the requests are open.
+ * come while the requests are open. What is paid in time has so many seconds until then.
  */
 export async function killedBeforeTheSignal(
   service: Service,
   book: MoneyBook,
-  { kills, each }: { kills: number; each: number },
+  { kills, each, holdSeconds }: { kills: number; each: number; holdSeconds: number },
 ): Promise<void> {
   const [host, port] = inject('temporalAddress').split(':') as [string, string];
   const ways = await atOnce(kills, () => cable({ host, port: Number(port) }));
@@ -82,7 +82,7 @@ export async function killedBeforeTheSignal(
   const told = await atOnce(kills * each, async (n): Promise<Told> => {
     const late = n % 2 === 1;
     const accepted = late && n % 8 > 4;
-    const fields = { hold_seconds: late ? 1 : 20 };
+    const fields = { hold_seconds: late ? 1 : holdSeconds };
     const { id } = await service.hold({ [accepted ? accepting : refused]: 1 }, { fields });
     const paymentId = randomUUID();
     const event = succeeded({ hold_id: id, payment_id: paymentId });

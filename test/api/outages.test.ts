@@ -64,50 +64,46 @@ afterAll(async () => {
 describe.each(['gone', 'hanging'] as const)('while Temporal is %s', (how) => {
   const away = () => (how === 'gone' ? toTemporal.pull() : toTemporal.freeze());
 
-  it('B23 (a): a checkout that was told 503 holds nothing later; its key then gets 201', async () => {
-    const sku = await service.product([5]);
+  // In one and the same outage: each of them waits for its end.
+  it('B23 (a): a checkout that was told 503 holds nothing later, its key then gets 201; a payment event is stored and answered 503, its repeat confirms the hold; a cancel is 503 and says that it may happen still, repeated it is 200 and gives back once', async () => {
+    const [sku, sold, given] = [
+      await service.product([5]),
+      await service.product([5]),
+      await service.product([5]),
+    ];
     const [buyer, key] = ['patient', randomUUID()];
+    const paid = await service.hold({ [sold]: 1 });
+    const event = succeeded({ hold_id: paid.id });
+    const unwanted = await service.hold({ [given]: 1 });
+    const cancel = () =>
+      service.post(`/v1/holds/${unwanted.id}/cancel`, { reason: 'changed my mind' });
+
     await away();
-    const first = await service.attempt({ [sku]: 1 }, { buyer, key });
+    const [first, stored, refused] = await Promise.all([
+      service.attempt({ [sku]: 1 }, { buyer, key }),
+      service.deliver(event, { id: paid.id }),
+      cancel(),
+    ]);
     expect(first.status).toBe(503);
     expect(first.body.detail).toMatch(/nothing will be/);
+    expect([stored.status, stored.body.code]).toEqual([503, 'WORKFLOW_UNAVAILABLE']);
+    expect(stored.took).toBeLessThan(5000);
+    const shown = await service.get(`/v1/holds/${paid.id}`);
+    expect(shown.body.payments).toMatchObject([{ in_time: true, settlement: null }]);
+    expect([refused.status, refused.body.code]).toEqual([503, 'WORKFLOW_UNAVAILABLE']);
+    expect(refused.took).toBeLessThan(5000);
     await toTemporal.plug();
     await returned();
+
     expect(await service.ledger(sku)).toEqual([]);
     const again = await service.checkout({ [sku]: 1 }, { buyer, key });
     expect([again.status, again.body.status]).toEqual([201, 'HELD']);
     expect(await service.counts(sku)).toEqual({ available: 4, held: 1, sold: 0 });
-  });
-
-  it('a payment event is stored and answered 503, so that its sender repeats; the repeat confirms the hold', async () => {
-    const sku = await service.product([5]);
-    const hold = await service.hold({ [sku]: 1 });
-    const event = succeeded({ hold_id: hold.id });
-    await away();
-    const refused = await service.deliver(event, { id: hold.id });
-    expect([refused.status, refused.body.code]).toEqual([503, 'WORKFLOW_UNAVAILABLE']);
-    expect(refused.took).toBeLessThan(5000);
-    const stored = await service.get(`/v1/holds/${hold.id}`);
-    expect(stored.body.payments).toMatchObject([{ in_time: true, settlement: null }]);
-    await toTemporal.plug();
-    await returned();
-    expect((await service.deliver(event, { id: hold.id })).status).toBe(200);
-    await service.becomes(hold.id, 'CONFIRMED');
-    expect(await service.ledger(sku)).toEqual(['reserve 1 b1', 'confirm_sold 1 b1']);
-  });
-
-  it('a cancel is 503 and says that it may happen still; repeated, it is 200 and gives back once', async () => {
-    const sku = await service.product([5]);
-    const hold = await service.hold({ [sku]: 1 });
-    await away();
-    const body = { reason: 'changed my mind' };
-    const refused = await service.post(`/v1/holds/${hold.id}/cancel`, body);
-    expect([refused.status, refused.body.code]).toEqual([503, 'WORKFLOW_UNAVAILABLE']);
-    expect(refused.took).toBeLessThan(5000);
-    await toTemporal.plug();
-    await returned();
-    expect((await service.post(`/v1/holds/${hold.id}/cancel`, body)).body.status).toBe('CANCELLED');
-    expect(await service.ledger(sku)).toEqual(['reserve 1 b1', 'release_reservation 1 b1']);
+    expect((await service.deliver(event, { id: paid.id })).status).toBe(200);
+    await service.becomes(paid.id, 'CONFIRMED');
+    expect(await service.ledger(sold)).toEqual(['reserve 1 b1', 'confirm_sold 1 b1']);
+    expect((await cancel()).body.status).toBe('CANCELLED');
+    expect(await service.ledger(given)).toEqual(['reserve 1 b1', 'release_reservation 1 b1']);
   });
 });
 

@@ -388,6 +388,18 @@ export function atOnce<T>(count: number, work: (index: number) => Promise<T>): P
   return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
 }
 
+/**
+ * Answers that no load may lead to. A machine that is too busy may leave a checkout or a message to a
+ * workflow undone until its deadline, and says so; never earlier, and never that something is locked.
+ */
+export function defectsOf(answers: Answer<unknown>[]): string[] {
+  const honest = ['CHECKOUT_TIMED_OUT', 'WORKFLOW_UNAVAILABLE'];
+  return answers
+    .filter(({ status }) => status >= 500)
+    .filter(({ body, took }) => !honest.includes(body.code) || took < 3_000)
+    .map(({ text, took }) => `${Math.round(took)} ms: ${text}`);
+}
+
 /** How often each status came. */
 export function statuses(answers: { status: number }[]): Record<number, number> {
   const times: Record<number, number> = {};

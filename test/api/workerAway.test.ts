@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { length } from '../setup/length.js';
 import { endOf, handleOf, until } from '../workflows/engine.js';
 import { killProcess, startProcess } from '../workflows/process.js';
 import type { OwnProcess } from '../workflows/process.js';
@@ -14,9 +15,9 @@ const groups = {
   'late, told after the timer': 'EXPIRED false REFUND_DUE',
 };
 type Group = keyof typeof groups;
-const each = 20;
+const each = length(8, 20);
 
-describe('the worker is away over the end of 80 holds', { timeout: 240_000 }, () => {
+describe(`the worker is away over the end of ${4 * each} holds`, { timeout: 240_000 }, () => {
   const service = sharedService({ workers: false });
   let worker: OwnProcess;
 

@@ -11,6 +11,6 @@ it(
   { timeout: 1_800_000 },
   async () => {
     for (let round = 1; round <= 10; round += 1)
-      await killedBeforeTheSignal(service, book, { kills: 5, each: 4 });
+      await killedBeforeTheSignal(service, book, { kills: 5, each: 4, holdSeconds: 20 });
   },
 );

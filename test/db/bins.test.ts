@@ -1,12 +1,14 @@
+import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { cancel } from '../../db/cancel.js';
 import { confirm } from '../../db/confirm.js';
 import { conflicts } from '../../db/database.js';
+import { expire } from '../../db/expire.js';
 import { readAvailability } from '../../db/readAvailability.js';
 import { readHold } from '../../db/readHold.js';
 import { restock } from '../../db/restock.js';
 import { describeEachPostgres } from '../setup/database.js';
-import { bins, counts, tally } from './books.js';
+import { bins, counts, ledger, tally } from './books.js';
 import { atOnce, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
@@ -25,17 +27,36 @@ describeEachPostgres('the bins of a product', (version) => {
     });
   });
 
-  it('R04: in_order fills the bins in id order: 13 units over bins of 10 and 15 are 10 and 3', async () => {
-    const sku = await shop.product([10, 15]);
-    const hold = await shop.hold({ [sku]: 13 });
-    expect((await readHold(shop.db, hold))?.lines[0]?.allocations).toEqual([
-      { bin: 'b1', quantity: 10 },
-      { bin: 'b2', quantity: 3 },
-    ]);
-    expect(await bins(shop, sku)).toEqual([
-      [0, 10, 0],
-      [12, 3, 0],
-    ]);
+  it('R04, B14: in_order fills the bins in id order: 13 units over bins of 10 and 15 are 10 and 3, and exactly those go back, by a cancel and by the end', async () => {
+    for (const how of ['cancel', 'expire'] as const) {
+      const sku = await shop.product([10, 15]);
+      const hold = await shop.hold({ [sku]: 13 });
+      expect((await readHold(shop.db, hold))?.lines[0]?.allocations).toEqual([
+        { bin: 'b1', quantity: 10 },
+        { bin: 'b2', quantity: 3 },
+      ]);
+      expect(await bins(shop, sku)).toEqual([
+        [0, 10, 0],
+        [12, 3, 0],
+      ]);
+      // What the bins are filled with meanwhile changes nothing about where the units go back to.
+      const change = { sku, bin: 'b1', reason: 'count', actor: 'operator', reference: null };
+      await restock(shop.db, { ...change, requestId: randomUUID(), quantity: 1 });
+      if (how === 'cancel') await cancel(shop.db, hold, 'changed my mind', 'buyer');
+      else await shop.stopClock(hold, 0);
+      if (how === 'expire')
+        expect(await expire(shop.db, hold)).toMatchObject({ outcome: 'EXPIRED' });
+      expect(await bins(shop, sku)).toEqual([
+        [11, 0, 0],
+        [15, 0, 0],
+      ]);
+      expect((await ledger(shop, { hold })).sort()).toEqual([
+        'release_reservation 10 b1',
+        'release_reservation 3 b2',
+        'reserve 10 b1',
+        'reserve 3 b2',
+      ]);
+    }
   });
 
   it('R04: spread takes one bin that covers the line alone, also in a hold of several products; in_order does not look for it', async () => {
@@ -90,6 +111,56 @@ describeEachPostgres('the bins of a product', (version) => {
     expect(first).toBeGreaterThan(0);
     expect(third).toBeGreaterThan(0);
     await stuck.rollback();
+  });
+
+  it.each([
+    ['ten buckets of 1', Array<number>(10).fill(1), 'spread'],
+    ['one bin', [10], 'in_order'],
+  ] as const)(
+    'R04, R03: of 40 buyers at once 10 hold one of 10 units and 30 are refused alike; what comes back is held again at once, beside others who ask for 11, and nobody is refused wrongly (%s)',
+    async (_, stock, allocation) => {
+      const sku = await shop.product([...stock], { allocation });
+      const claimDeadline = await shop.now(60_000);
+      const held: string[] = [];
+      const claimAtOnce = async (count: number) => {
+        const answers = await atOnce(count, () => shop.claim({ [sku]: 1 }, { claimDeadline }));
+        for (const answer of answers) if (answer.outcome === 'HELD') held.push(answer.holdId);
+        return answers;
+      };
+      for (let sale = 0; sale < 2; sale += 1) {
+        const answers = await claimAtOnce(40);
+        expect(tally(answers)).toEqual({ HELD: 10, INSUFFICIENT_STOCK: 30 });
+        for (const answer of answers)
+          if (answer.outcome !== 'HELD')
+            expect(answer).toMatchObject({ shortfalls: [{ sku, requested: 1, available: 0 }] });
+        for (const back of [1, 5, 7, 10]) {
+          await Promise.all(
+            held.splice(0, back).map((id) => cancel(shop.db, id, 'changed my mind', 'buyer')),
+          );
+          // Who asks for more than there is locks every bin and takes nothing.
+          const [answers, greedy] = await Promise.all([
+            claimAtOnce(back),
+            atOnce(8, () => shop.claim({ [sku]: 11 }, { claimDeadline })),
+          ]);
+          expect(tally(answers)).toEqual({ HELD: back });
+          expect(tally(greedy)).toEqual({ INSUFFICIENT_STOCK: 8 });
+        }
+        await Promise.all(held.splice(0).map((id) => cancel(shop.db, id, 'no more', 'buyer')));
+      }
+      expect(await counts(shop, sku)).toEqual({ available: 10, held: 0, sold: 0, total: 10 });
+    },
+  );
+
+  it('R04: known: while the other buckets are locked for a moment, spread waits for one that is stuck, in order, until its deadline; it takes nothing, and is not told that it is sold out', async () => {
+    const sku = await shop.product([5, 5], { allocation: 'spread' });
+    const [stuck, brief] = [await otherOnBins(shop, sku, 'b1'), await otherOnBins(shop, sku, 'b2')];
+    const claiming = shop.claim({ [sku]: 1 }, { claimDeadline: await shop.now(1_000) });
+    await whenWaiting(shop, 'tahan.claim', 1, claiming);
+    await brief.rollback();
+    expect((await claiming).outcome).toBe('CLAIM_TOO_LATE');
+    await stuck.rollback();
+    expect(await counts(shop, sku)).toEqual({ available: 10, held: 0, sold: 0, total: 10 });
+    expect((await shop.claim({ [sku]: 1 })).outcome).toBe('HELD');
   });
 
   it('R22: a claim locks all bins of its products by product and id, earlier ones first, and holds none while it waits for an earlier one', async () => {

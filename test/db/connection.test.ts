@@ -7,7 +7,7 @@ import { conflicts, openDatabase } from '../../db/database.js';
 import type { Database, DatabaseOptions } from '../../db/database.js';
 import { readAvailability } from '../../db/readAvailability.js';
 import { readHold } from '../../db/readHold.js';
-import { describeEachPostgres } from '../setup/database.js';
+import { describeEachPostgres, isThorough } from '../setup/database.js';
 import { atOnce, faultOf, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 import { network } from './network.js';
@@ -84,10 +84,11 @@ describeEachPostgres('the way to Postgres', (version) => {
     const url = new URL(shop.url);
     [url.hostname, url.port] = ['127.0.0.1', String((nobody.address() as AddressInfo).port)];
     await new Promise((resolve) => nobody.close(resolve));
-    const db = open({ url: url.href });
+    // Long before the time in which a connection may come, however busy the machine.
+    const db = open({ url: url.href, connectWithinMs: 20_000 });
     const { answer, ms } = await timed(faultOf(readAvailability(db, ['x'])));
     expect(answer).toBe('DATABASE_UNAVAILABLE');
-    expect(ms).toBeLessThan(1_000);
+    expect(ms).toBeLessThan(5_000);
   });
 
   it('F40: a Postgres that takes the connection and says nothing is DATABASE_UNAVAILABLE after connectWithinMs', async () => {
@@ -97,28 +98,34 @@ describeEachPostgres('the way to Postgres', (version) => {
     const { answer, ms } = await timed(faultOf(readAvailability(db, ['x'])));
     expect(answer).toBe('DATABASE_UNAVAILABLE');
     expect(ms).toBeGreaterThan(250);
-    expect(ms).toBeLessThan(1_300);
+    expect(ms).toBeLessThan(5_000); // without the timer, never
     wire.lost.back = false;
     expect(await faultOf(readAvailability(db, ['x']))).toBe('answered []');
   });
 
-  it('F43: when the network dies under a call, it ends after the statement timeout and 2 s, or after withinMs, and the next call gets a new connection', async () => {
-    const wire = await openNetwork();
-    const db = open({ url: wire.url, connections: { reads: 2 } });
-    await atOnce(2, () => readAvailability(db, ['x']));
-    wire.lost.there = true;
-    const [asked, unasked] = await Promise.all([
-      timed(faultOf(readAvailability(db, ['x'], 500))),
-      timed(faultOf(readAvailability(db, ['x']))),
-    ]);
-    expect([asked.answer, unasked.answer]).toEqual(Array(2).fill('DATABASE_UNAVAILABLE'));
-    expect(asked.ms).toBeGreaterThan(450);
-    expect(asked.ms).toBeLessThan(1_500);
-    expect(unasked.ms).toBeGreaterThan(3_400);
-    expect(unasked.ms).toBeLessThan(4_500);
-    wire.lost.there = false;
-    expect(await faultOf(readAvailability(db, ['x']))).toBe('answered []');
-  });
+  // The pool's own patience is the same whoever answers.
+  const itself = it.runIf(isThorough(version));
+
+  itself(
+    'F43: when the network dies under a call, it ends after the statement timeout and 2 s, or after withinMs, and the next call gets a new connection',
+    async () => {
+      const wire = await openNetwork();
+      const db = open({ url: wire.url, connections: { reads: 2 } });
+      await atOnce(2, () => readAvailability(db, ['x']));
+      wire.lost.there = true;
+      const [asked, unasked] = await Promise.all([
+        timed(faultOf(readAvailability(db, ['x'], 500))),
+        timed(faultOf(readAvailability(db, ['x']))),
+      ]);
+      expect([asked.answer, unasked.answer]).toEqual(Array(2).fill('DATABASE_UNAVAILABLE'));
+      expect(asked.ms).toBeGreaterThan(450);
+      expect(asked.ms).toBeLessThan(3_000); // of the 3.5 s that the other one takes
+      expect(unasked.ms).toBeGreaterThan(3_400);
+      expect(unasked.ms).toBeLessThan(8_000); // without the timer, never
+      wire.lost.there = false;
+      expect(await faultOf(readAvailability(db, ['x']))).toBe('answered []');
+    },
+  );
 
   it('F1: when the answer of a claim is lost after its commit, the repeat finds the hold and takes no second unit', async () => {
     const wire = await openNetwork();
@@ -144,35 +151,38 @@ describeEachPostgres('the way to Postgres', (version) => {
     const { answer, ms } = await timed(faultOf(claim(db, requests[2]!)));
     expect(answer).toBe('DATABASE_UNAVAILABLE');
     expect(ms).toBeGreaterThan(250);
-    expect(ms).toBeLessThan(1_300);
+    expect(ms).toBeLessThan(3_000); // the others keep theirs for 4 s
     await blocker.rollback();
     expect((await Promise.all(busy)).map(({ outcome }) => outcome)).toEqual(['HELD', 'HELD']);
     expect((await claim(db, requests[2]!)).outcome).toBe('HELD');
   });
 
-  it('F41: 1,000 calls that got no connection in time, by connectWithinMs or by withinMs, leave none behind', async () => {
-    // The second kind gives up while its connection is still on the way, and gets it after all.
-    for (const [connectWithinMs, withinMs] of [
-      [200, undefined],
-      [6_000, 100],
-    ] as const) {
-      const applicationName = `patient ${connectWithinMs}`;
-      const db = open({ connections: { reads: 2 }, connectWithinMs, applicationName });
-      const seen = (text: string) =>
-        shop.query(
-          `select count(*)::int as count from pg_stat_activity where application_name = $1 and query like $2`,
-          [applicationName, text],
-        );
-      const busy = atOnce(2, () => db.reads.rows({ text: 'select pg_sleep(1)' }));
-      await expect.poll(() => seen('%pg_sleep%')).toEqual([{ count: 2 }]);
-      const faults = await atOnce(500, () => faultOf(readAvailability(db, ['x'], withinMs)));
-      expect(new Set(faults)).toEqual(new Set(['DATABASE_UNAVAILABLE']));
-      await busy;
-      const answers = await atOnce(20, () => faultOf(readAvailability(db, ['x'])));
-      expect(new Set(answers)).toEqual(new Set(['answered []']));
-      expect(await seen('%')).toEqual([{ count: 2 }]);
-    }
-  });
+  itself(
+    'F41: 1,000 calls that got no connection in time, by connectWithinMs or by withinMs, leave none behind',
+    async () => {
+      // The second kind gives up while its connection is still on the way, and gets it after all.
+      for (const [connectWithinMs, withinMs] of [
+        [200, undefined],
+        [6_000, 100],
+      ] as const) {
+        const applicationName = `patient ${connectWithinMs}`;
+        const db = open({ connections: { reads: 2 }, connectWithinMs, applicationName });
+        const seen = (text: string) =>
+          shop.query(
+            `select count(*)::int as count from pg_stat_activity where application_name = $1 and query like $2`,
+            [applicationName, text],
+          );
+        const busy = atOnce(2, () => db.reads.rows({ text: 'select pg_sleep(1)' }));
+        await expect.poll(() => seen('%pg_sleep%')).toEqual([{ count: 2 }]);
+        const faults = await atOnce(500, () => faultOf(readAvailability(db, ['x'], withinMs)));
+        expect(new Set(faults)).toEqual(new Set(['DATABASE_UNAVAILABLE']));
+        await busy;
+        const answers = await atOnce(20, () => faultOf(readAvailability(db, ['x'])));
+        expect(new Set(answers)).toEqual(new Set(['answered []']));
+        expect(await seen('%')).toEqual([{ count: 2 }]);
+      }
+    },
+  );
 
   it('R25: a statement that runs too long is stopped on the server, as DATABASE_UNAVAILABLE, and its connection is used again', async () => {
     const db = open({ connections: { reads: 1 } });
@@ -182,7 +192,7 @@ describeEachPostgres('the way to Postgres', (version) => {
     const { answer, ms } = await timed(faultOf(db.reads.rows({ text: 'select pg_sleep(9)' })));
     expect(answer).toBe('DATABASE_UNAVAILABLE');
     expect(ms).toBeGreaterThan(1_400);
-    expect(ms).toBeLessThan(3_000);
+    expect(ms).toBeLessThan(6_000); // of 9 s
     expect(await pid()).toBe(before);
   });
 

@@ -3,7 +3,7 @@ import { dice } from '../model/dice.js';
 import type { Dice } from '../model/dice.js';
 import { after, beginning, policies, reports, sales, steps } from '../model/settlement.js';
 import type { Policy, Sale, Step, World } from '../model/settlement.js';
-import { describeEachPostgres } from '../setup/database.js';
+import { describeEachPostgres, isThorough } from '../setup/database.js';
 import { difference, stageOf } from './settlementSteps.js';
 import { openShop, sharedShop } from './shop.js';
 import type { Shop } from './shop.js';
@@ -139,8 +139,10 @@ const all = policies.flatMap((policy) => sales.map((sale) => [policy, sale] as c
 
 describeEachPostgres('the events of two payments, in every order', (version) => {
   const shop = sharedShop(version);
+  // Elsewhere each policy and each kind of sale once.
+  const some = all.filter((_, n) => Math.floor(n / sales.length) === n % sales.length);
 
-  it.each(all)(
+  it.each(isThorough(version) ? all : some)(
     'F22, F25, B07: failed, succeeded, refunded, refunded in part, a second payment: all 492,911,195 orders of up to five, each one to three times, end as the policies say (%s, %s)',
     { timeout: 120_000 },
     async (policy, sale) => {

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { conflicts } from '../../db/database.js';
 import type { DatabaseOptions } from '../../db/database.js';
 import { changedFunctions, mutants } from '../model/mutants.js';
+import { isThorough } from '../setup/database.js';
 import { withClient } from './clients.js';
 import { openShop, sharedShop } from './shop.js';
 import type { Shop } from './shop.js';
@@ -28,7 +29,8 @@ export type BothForms = <V>(
 /**
  * Interleavings that are stepped statement by statement, each with the wrong forms that it must
  * catch. The right form runs on one shop whose books must agree, without a deadlock that a repeat
- * hides; each wrong form runs in a shop of its own and must end in exactly the harm that is named.
+ * hides; each wrong form runs in a shop of its own and must end in exactly the harm that is named, in
+ * `npm test` on the newest Postgres only.
  */
 export function bothForms(version: number, options: Partial<DatabaseOptions> = {}): BothForms {
   const right = sharedShop(version, options);
@@ -38,7 +40,7 @@ export function bothForms(version: number, options: Partial<DatabaseOptions> = {
       expect(await scenario(right)).toEqual(verdicts.right);
       expect(conflicts.repeated - before).toBe(0);
     });
-    for (const [forms, harm] of verdicts.wrong) {
+    for (const [forms, harm] of isThorough(version) ? verdicts.wrong : []) {
       for (const form of [forms].flat()) {
         it(`${title} (caught: ${form.name})`, async () => {
           expect(harm).not.toEqual(verdicts.right);

@@ -1,18 +1,22 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { holderOf, takeLock } from '../../cli/lock.mjs';
 import { root } from '../../cli/root.js';
+
+type Child = ChildProcessByStdio<Writable, Readable, null>;
 
 const lockModule = pathToFileURL(join(root, 'cli', 'lock.mjs')).href;
 
 describe('one launcher at a time per data folder', () => {
   let folder: string;
   let file: string;
-  const children: ChildProcess[] = [];
+  const children: Child[] = [];
 
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'tahan-lock-'));
@@ -23,20 +27,26 @@ describe('one launcher at a time per data folder', () => {
     rmSync(folder, { recursive: true });
   });
 
-  /** Another process that takes the lock and keeps it until it is killed. */
-  async function holder(): Promise<ChildProcess> {
-    const child = spawn(process.execPath, [
-      '--input-type=module',
-      '-e',
-      `import { takeLock } from ${JSON.stringify(lockModule)};
-       console.log(takeLock(${JSON.stringify(file)}).held);
-       setInterval(() => {}, 1000);`,
-    ]);
-    children.push(child);
-    const [said] = await new Promise<[Buffer]>((resolve) => {
-      child.stdout.once('data', (chunk: Buffer) => resolve([chunk]));
+  function run(script: string): Child {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+      stdio: ['pipe', 'pipe', 'inherit'],
     });
-    expect(said.toString()).toBe('true\n');
+    children.push(child);
+    return child;
+  }
+
+  /** What a child says next, line by line however it is cut; undefined when it has ended. */
+  function said(child: Child): () => Promise<string | undefined> {
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    return async () => (await lines.next()).value as string | undefined;
+  }
+
+  /** Another process that takes the lock and keeps it until it is killed. */
+  async function holder(): Promise<Child> {
+    const child = run(`import { takeLock } from ${JSON.stringify(lockModule)};
+       console.log(takeLock(${JSON.stringify(file)}).held);
+       setInterval(() => {}, 1000);`);
+    expect(await said(child)()).toBe('true');
     return child;
   }
 
@@ -73,19 +83,13 @@ describe('one launcher at a time per data folder', () => {
       console.log('ready');
       process.stdin.on('data', () => console.log(takeLock(${JSON.stringify(file)}).held));
       process.stdin.once('end', () => process.exit());`;
-    const takers = Array.from({ length: 12 }, () =>
-      spawn(process.execPath, ['--input-type=module', '-e', script]),
-    );
-    children.push(...takers);
-    const line = (taker: ChildProcess) =>
-      new Promise<string>((resolve) => {
-        taker.stdout!.once('data', (chunk: Buffer) => resolve(chunk.toString().trim()));
-        taker.stderr!.once('data', (chunk: Buffer) => resolve(chunk.toString()));
-      });
-    expect(new Set(await Promise.all(takers.map(line)))).toEqual(new Set(['ready']));
+    const takers = Array.from({ length: 12 }, () => run(script));
+    const next = takers.map(said);
+    const all = () => Promise.all(next.map((line) => line()));
+    expect(new Set(await all())).toEqual(new Set(['ready']));
     for (let round = 0; round < 40; round += 1) {
       writeFileSync(file, JSON.stringify({ pid: 1, started: 'long ago' }));
-      const answers = Promise.all(takers.map(line));
+      const answers = all();
       for (const taker of takers) taker.stdin.write('take it');
       // All of them live on until all have answered: a lock that was given up may rightly be taken.
       expect((await answers).sort()).toEqual([...Array<string>(11).fill('false'), 'true']);

@@ -1,7 +1,9 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { root } from '../../cli/root.js';
@@ -43,9 +45,8 @@ describe('every native child has a watcher', () => {
       })});
       console.log(child.pid);`;
     const launcher = spawn(process.execPath, ['--input-type=module', '-e', script]);
-    const pid = await new Promise<number>((resolve) => {
-      launcher.stdout.once('data', (chunk: Buffer) => resolve(Number(chunk.toString())));
-    });
+    const [line] = (await once(createInterface({ input: launcher.stdout }), 'line')) as [string];
+    const pid = Number(line);
     expect(await until(logged('running'), 10_000)).toBe(true);
     expect(isAlive(pid)).toBe(true);
 

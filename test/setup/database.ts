@@ -6,6 +6,7 @@ import pg from 'pg';
 import { describe, inject } from 'vitest';
 import { root } from '../../cli/root.js';
 import { migrate } from '../../db/migrate.js';
+import { length } from './length.js';
 
 export interface TestDatabase {
   /** The owner's address. */
@@ -24,6 +25,14 @@ export function describeEachPostgres(name: string, suite: (version: number) => v
   for (const { version } of inject('postgres')) {
     describe(`${name} (Postgres ${version})`, () => suite(version));
   }
+}
+
+/**
+ * Whether what is proved on each Postgres is tried in full length on this one: in `npm test` only on
+ * the newest.
+ */
+export function isThorough(version: number): boolean {
+  return length(0, 1) === 1 || version === inject('postgres')[0]!.version;
 }
 
 /**

@@ -86,6 +86,16 @@ async function startAllPostgres(): Promise<Postgres[]> {
   );
 }
 
+/**
+ * A history is deleted once the queues have acknowledged its end, which the server notes every 30 s
+ * otherwise. Nothing else waits for that note.
+ */
+const deletesSoon = {
+  'history.transferProcessorUpdateAckInterval': '"1s"',
+  'history.visibilityProcessorUpdateAckInterval': '"1s"',
+  'history.timerProcessorUpdateAckInterval': '"1s"',
+};
+
 async function startTestTemporal(): Promise<Temporal> {
   const binary = await findTemporal({ say });
   const { temporal } = await pickPorts({ temporal: 0 });
@@ -95,6 +105,7 @@ async function startTestTemporal(): Promise<Temporal> {
     port: temporal.number,
     logFile: join(folder, 'temporal.log'),
     temporary: folder,
+    dynamicConfig: deletesSoon,
   });
 }
 

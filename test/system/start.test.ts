@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, inject, it } from 'vitest';
 import { until } from '../../cli/servers/until.js';
 import { emptyDatabase, type TestDatabase } from '../setup/database.js';
+import { length } from '../setup/length.js';
 import { startLauncher, type Launcher } from './launcher.js';
 import { processesOf } from './natives.js';
 
@@ -81,7 +82,8 @@ describe('npm start', { timeout: 240_000 }, () => {
   it('runs on a given Postgres (the oldest here) and a given Temporal, and drops what it made', async () => {
     const oldest = Math.min(...inject('postgres').map(({ version }) => version));
     database = await emptyDatabase(oldest);
-    launcher = startLauncher(['--once'], {
+    // The demonstration is the same as above: its start and its end are what is asked for here.
+    launcher = startLauncher(length(0, 1) ? ['--once'] : ['--once', '--no-demo'], {
       DATABASE_URL: database.url,
       TEMPORAL_ADDRESS: inject('temporalAddress'),
     });
@@ -100,22 +102,36 @@ describe('npm start', { timeout: 240_000 }, () => {
     expect(await serverAnswers(url.href)).toBe(false);
   });
 
-  it('kill -9 of the launcher leaves nothing behind', async () => {
-    launcher = startLauncher(['--no-demo']);
-    await launcher.step('running');
-    const running = await started();
-    expect(running.pids.filter(isAlive)).toHaveLength(3);
-    expect(await Promise.all(running.ports.map(listens))).toEqual([true, true, true, true, true]);
-    launcher.process.kill('SIGKILL');
-    await nothingLeft(running);
-  });
-
-  it('kill -9 of npm, above the launcher, leaves nothing behind either', async () => {
-    launcher = startLauncher(['--no-demo'], {}, ['npm', 'run', '--silent', 'start', '--']);
-    await launcher.step('running');
-    const running = await started();
-    launcher.process.kill('SIGKILL');
-    await nothingLeft(running);
+  it('kill -9 of the launcher, or of npm above it, leaves nothing behind; Ctrl-C stops everything and ends with 0', async () => {
+    const npm: [string, ...string[]] = ['npm', 'run', '--silent', 'start', '--'];
+    const ways = [
+      ['SIGKILL', undefined],
+      ['SIGKILL', npm],
+      ['SIGINT', undefined],
+    ] as const;
+    // Side by side: a start takes its time.
+    await Promise.all(
+      ways.map(async ([signal, command]) => {
+        const own = startLauncher(['--no-demo'], {}, command);
+        try {
+          await own.step('running');
+          const running = await startedBy(own);
+          expect(running.pids.filter(isAlive)).toHaveLength(3);
+          const listening = await Promise.all(running.ports.map(listens));
+          expect(listening).toEqual([true, true, true, true, true]);
+          own.process.kill(signal);
+          if (signal === 'SIGINT') {
+            expect(await own.ended).toEqual({ code: 0, signal: null });
+            const checked = { stopped: 5, left: 0 };
+            expect(own.steps.at(-1)).toMatchObject({ step: 'stop', checked });
+          }
+          await nothingLeft(running);
+        } finally {
+          own.process.kill('SIGKILL');
+          await own.ended;
+        }
+      }),
+    );
   });
 
   it('after a kill -9 the next start takes over lock, data and keys; a third is refused meanwhile', async () => {
@@ -158,16 +174,6 @@ describe('npm start', { timeout: 240_000 }, () => {
       await launcher?.ended;
       rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 500 });
     }
-  });
-
-  it('Ctrl-C stops everything and ends with 0', async () => {
-    launcher = startLauncher(['--no-demo']);
-    await launcher.step('running');
-    const running = await started();
-    launcher.process.kill('SIGINT');
-    expect(await launcher.ended).toEqual({ code: 0, signal: null });
-    expect(launcher.steps.at(-1)).toMatchObject({ step: 'stop', checked: { stopped: 5, left: 0 } });
-    await nothingLeft(running);
   });
 
   it('kill -9 of any of its processes: the launcher names it, stops the rest, ends with 1 and leaves nothing', async () => {

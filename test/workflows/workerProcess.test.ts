@@ -8,6 +8,7 @@ import { audit } from '../db/audit.js';
 import { openShop } from '../db/shop.js';
 import type { Shop } from '../db/shop.js';
 import { emptyDatabase } from '../setup/database.js';
+import { length } from '../setup/length.js';
 import { until } from './engine.js';
 import type { Engine } from './engine.js';
 import { spawnProcess } from './process.js';
@@ -63,6 +64,9 @@ async function latenessMs({ holdId }: HoldRequest): Promise<number> {
   return Date.parse(closedAt!) - Date.parse(expiresAt!);
 }
 
+const underWay = length(40, 100);
+const ending = length(20, 50);
+
 /** Each starts one or two processes, and a busy machine takes its time for that. */
 describe('the worker process', { timeout: 120_000 }, () => {
   test('R51 H10 kill -9 during five holds, and a new worker: all end within 4 s of their time', async () => {
@@ -115,12 +119,12 @@ describe('the worker process', { timeout: 120_000 }, () => {
     expect(closeTime!.getTime() - Date.parse(expiresAt!) - waitedMs).toBeLessThan(12_000);
   });
 
-  test('F7 B25 SIGTERM with 100 claims under way: every answer is right, the process ends with 0, the next one carries on', async () => {
-    const sku = await shop.product([100]);
+  test(`F7 B25 SIGTERM with ${underWay} claims under way: every answer is right, the process ends with 0, the next one carries on`, async () => {
+    const sku = await shop.product([underWay]);
     const first = startWorker();
     await first.ready();
     const requests = await Promise.all(
-      Array.from({ length: 100 }, async () => ({
+      Array.from({ length: underWay }, async () => ({
         ...(await shop.request({ [sku]: 1 }, { claimDeadline: await shop.now(60_000) })),
         indexed: true,
       })),
@@ -146,19 +150,19 @@ describe('the worker process', { timeout: 120_000 }, () => {
         const [row] = await shop.query(`select available, held from tahan.bins where sku = $1`, [
           sku,
         ]);
-        return JSON.stringify(row) === '{"available":0,"held":100}';
+        return JSON.stringify(row) === `{"available":0,"held":${underWay}}`;
       },
       30_000,
     );
     await Promise.all(requests.map((request) => cancel(caller, request)));
   });
 
-  test('F13 Temporal is away for 5 s, over the ends of 50 holds: the same worker ends them when it is back', async () => {
-    const sku = await shop.product([50]);
+  test(`F13 Temporal is away for 5 s, over the ends of ${ending} holds: the same worker ends them when it is back`, async () => {
+    const sku = await shop.product([ending]);
     let way = await forward(0, inject('temporalAddress'));
     const worker = startWorker({ TEMPORAL_ADDRESS: way.address });
     await worker.ready();
-    const requests = await Promise.all(Array.from({ length: 50 }, () => hold(sku, 3)));
+    const requests = await Promise.all(Array.from({ length: ending }, () => hold(sku, 3)));
     way.close();
     await pause(5000);
     way = await forward(way.port, inject('temporalAddress'));
