@@ -9,6 +9,7 @@ import { readSalt } from '../db/installation.js';
 import { send, sendSettle } from '../workflows/contract.js';
 import type { Holds } from '../workflows/contract.js';
 import { Keys } from './auth.js';
+import { cartRoutes } from './carts.js';
 import { Claims } from './claims.js';
 import { Clock } from './clock.js';
 import { errors, Problem } from './errors.js';
@@ -50,6 +51,7 @@ export interface Api extends Required<ApiParts> {
 export const routes: Route[] = [
   ...holdRoutes,
   ...holdChangeRoutes,
+  ...cartRoutes,
   ...productRoutes,
   ...stockRoutes,
   ...ledgerRoutes,

@@ -82,6 +82,7 @@ async function answered(
     case 'BUYER_LIMIT':
     case 'PRODUCT_INACTIVE':
     case 'MIXED_CURRENCIES':
+    case 'CART_EMPTY':
       throw refusalProblem(answer);
   }
 }

@@ -1,5 +1,6 @@
 import type { Hold } from '../db/readHold.js';
 import { readCheckout } from '../db/readCheckout.js';
+import type { Line } from '../db/values.js';
 import { adoptionRequest, workflowId } from '../workflows/contract.js';
 import type { HoldRequest } from '../workflows/contract.js';
 import type { Api } from './app.js';
@@ -31,7 +32,7 @@ export async function checkout(
   const seen = await readCheckout(
     api.db,
     wanted.holdId,
-    wanted.lines.map((line) => line.sku),
+    (wanted.lines ?? []).map((line) => line.sku),
     call.clock.left(answerWithinMs, firstReadMs),
   );
   // Before any wait: what passed since the arrival is counted against the claim.
@@ -42,7 +43,7 @@ export async function checkout(
     if (seen.hold.status === 'HELD') adopt(seen.hold, wanted, api);
     return replay(seen.hold, wanted);
   }
-  refuseUnknown(wanted, seen.products);
+  if (wanted.lines !== null) refuseUnknown(wanted.lines, wanted.holdSeconds, seen.products);
 
   const request: HoldRequest = {
     holdId: wanted.holdId,
@@ -65,7 +66,8 @@ export async function checkout(
 }
 
 function refuseUnknown(
-  { lines, holdSeconds }: Checkout,
+  lines: Line[],
+  holdSeconds: number | null,
   products: { sku: string; maxHoldSeconds: number }[],
 ): void {
   const known = new Set(products.map((product) => product.sku));

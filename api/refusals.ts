@@ -9,6 +9,7 @@ export const refusalCodes = [
   'BUYER_LIMIT_EXCEEDED',
   'PRODUCT_INACTIVE',
   'MIXED_CURRENCIES',
+  'CART_EMPTY',
 ] as const;
 
 /** A refused claim as the shop is told it, at once and whenever the key is repeated. */
@@ -38,6 +39,8 @@ export function refusalProblem(refusal: ClaimRefusal): Problem {
         `The products are priced in ${refusal.currencies.join(' and ')}.`,
         { members: { currencies: refusal.currencies } },
       );
+    case 'CART_EMPTY':
+      return new Problem('CART_EMPTY', "There was nothing in the buyer's cart.");
   }
 }
 
