@@ -68,6 +68,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'availability',
       'instant',
       'product_settings',
+      'show_cart',
       'show_hold',
       'show_payment',
       'show_product',
@@ -83,6 +84,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'expire',
       'extend',
     ];
+    changes.push('put_cart_line', 'remove_cart_line', 'clear_cart');
     changes.push('put_bin', 'put_product', 'record_payment', 'restock', 'revoke_key');
     changes.push(
       'request_refund',
@@ -99,6 +101,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       `select tahan.move_units(1, 'restock', 9, null, 'x', 'x', 'x', '{}', now())`,
       `select tahan.give_back(gen_random_uuid(), 'CANCELLED', 'x', 'x', now())`,
       `select tahan.settle(null, null, 'APPLIED', null)`,
+      `select tahan.empty_cart('somebody')`,
     ]) {
       expect([text, await codeOf(app.query(text))]).toEqual([text, '42501']);
     }
