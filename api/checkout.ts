@@ -1,6 +1,5 @@
 import type { Hold } from '../db/readHold.js';
 import { readCheckout } from '../db/readCheckout.js';
-import type { Line } from '../db/values.js';
 import { adoptionRequest, workflowId } from '../workflows/contract.js';
 import type { HoldRequest } from '../workflows/contract.js';
 import type { Api } from './app.js';
@@ -32,7 +31,8 @@ export async function checkout(
   const seen = await readCheckout(
     api.db,
     wanted.holdId,
-    (wanted.lines ?? []).map((line) => line.sku),
+    wanted.lines && wanted.lines.map((line) => line.sku),
+    wanted.buyerId,
     call.clock.left(answerWithinMs, firstReadMs),
   );
   // Before any wait: what passed since the arrival is counted against the claim.
@@ -43,7 +43,7 @@ export async function checkout(
     if (seen.hold.status === 'HELD') adopt(seen.hold, wanted, api);
     return replay(seen.hold, wanted);
   }
-  if (wanted.lines !== null) refuseUnknown(wanted.lines, wanted.holdSeconds, seen.products);
+  refuseUnknown(wanted, seen.products);
 
   const request: HoldRequest = {
     holdId: wanted.holdId,
@@ -66,12 +66,11 @@ export async function checkout(
 }
 
 function refuseUnknown(
-  lines: Line[],
-  holdSeconds: number | null,
+  { lines, holdSeconds }: Checkout,
   products: { sku: string; maxHoldSeconds: number }[],
 ): void {
   const known = new Set(products.map((product) => product.sku));
-  const unknown = lines.find(({ sku }) => !known.has(sku));
+  const unknown = lines?.find(({ sku }) => !known.has(sku));
   if (unknown !== undefined) throw noProduct(unknown.sku);
   const most = Math.min(...products.map((product) => product.maxHoldSeconds));
   if (holdSeconds !== null && holdSeconds > most) throw holdTooLong(most);

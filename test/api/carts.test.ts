@@ -223,6 +223,16 @@ describe('an order of a cart', () => {
   });
 });
 
+it('R33: hold_seconds above what the products in the cart allow is 422, and the same key without it orders', async () => {
+  const sku = await service.product([5], { ...euros(100), max_hold_seconds: 900 });
+  const [buyer, key] = [await fill({ [sku]: 1 }), randomUUID()];
+  const tooLong = await order(buyer, key, { hold_seconds: 901 });
+  expect([tooLong.status, tooLong.body.code]).toEqual([422, 'INVALID_HOLD_SECONDS']);
+  expect(tooLong.body).toMatchObject({ max_hold_seconds: 900 });
+  expect(await cartOf(buyer)).toEqual({ [sku]: 1 });
+  expect((await placed(buyer, key)).status).toBe(201);
+});
+
 describe('GET /v1/orders', () => {
   it('R33, R39: a shop lists the orders of a buyer whom it names, an operator those of all, newest first, in pages, by status', async () => {
     const sku = await service.product([50], euros(100));

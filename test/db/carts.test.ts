@@ -202,13 +202,16 @@ describeEachPostgres("a buyer's cart", (version) => {
       await blocker.rollback();
       expect(await everything(shop)).toEqual(before);
     }
-    // The clock passes the deadline while the claim waits, and the wait is not ended by it.
-    const slow = await buyersLock();
-    const waiting = claim(shop.db, await ofCart(await fill({}, buyerId)));
+    // The deadline passes while the claim waits, and nothing ends the wait: what it then sees is no refusal.
+    const empty = randomUUID();
+    const slow = await other(shop, 'select pg_advisory_xact_lock(tahan.buyer_lock($1))', [empty]);
+    const late = await ofCart(empty);
+    const waiting = claim(shop.db, late);
     await whenWaiting(shop, 'tahan.claim', 1, waiting);
     await shop.shiftClock(3_600);
     await slow.rollback();
     expect(await waiting).toEqual({ outcome: 'CLAIM_TOO_LATE' });
+    expect(await statusOf(shop, late.holdId)).toBeUndefined();
     await shop.shiftClock(0);
 
     const blocker = await otherOnBins(shop, a);
