@@ -52,7 +52,7 @@ export function claimTogether(
       // Last in turn now.
       lanes.delete(name);
       lanes.set(name, lane);
-      const together = lane.waiting[0]!.request.lines.length === 1;
+      const together = lane.waiting[0]!.request.lines?.length === 1;
       void run(name, lane, lane.waiting.splice(0, together ? mostInABatch : 1));
     }
   }
@@ -69,7 +69,9 @@ export function claimTogether(
 
   return (request) =>
     new Promise((resolve, reject) => {
-      const name = JSON.stringify(request.lines.map(({ sku }) => sku));
+      const name = JSON.stringify(
+        request.lines?.map(({ sku }) => sku) ?? { cartOf: request.buyerId },
+      );
       const lane = lanes.get(name) ?? { waiting: [], running: 0 };
       lanes.set(name, lane);
       lane.waiting.push({ request, resolve, reject });

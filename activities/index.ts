@@ -64,7 +64,11 @@ export function createActivities(
   }
   return {
     claim: (request) =>
-      attempt(() => telling(claim(request), { skus: request.lines.map(({ sku }) => sku) })),
+      attempt(() => {
+        const skus = request.lines?.map(({ sku }) => sku);
+        // What a cart held, the hold knows.
+        return telling(claim(request), skus ? { skus } : { holds: [request.holdId] });
+      }),
     confirm: (holdId, payment) =>
       attempt(() => telling(confirm(db, holdId, payment), { holds: [holdId] })),
     expire: (holdId) => attempt(() => telling(expire(db, holdId), { holds: [holdId] })),

@@ -11,6 +11,7 @@ import type { Holds } from '../workflows/contract.js';
 import { Keys } from './auth.js';
 import { buyerRuleRoutes } from './buyerRules.js';
 import { availabilityRoutes } from './availability.js';
+import { cartRoutes } from './carts.js';
 import { Claims } from './claims.js';
 import { Clock } from './clock.js';
 import { errors, Problem, saysWhen } from './errors.js';
@@ -60,6 +61,7 @@ export interface Api extends Required<ApiParts> {
 export const routes: Route[] = [
   ...holdRoutes,
   ...holdChangeRoutes,
+  ...cartRoutes,
   ...productRoutes,
   ...availabilityRoutes,
   ...stockRoutes,

@@ -83,6 +83,7 @@ async function answered(
     case 'BUYER_COOL_DOWN':
     case 'PRODUCT_INACTIVE':
     case 'MIXED_CURRENCIES':
+    case 'CART_EMPTY':
       throw refusalProblem(answer);
   }
 }

@@ -14,7 +14,8 @@ export interface Checkout {
   /** Tells a repeat from another request under the same key. */
   requestHash: string;
   buyerId: string;
-  lines: Line[];
+  /** Null: whatever is in the buyer's cart when the order is claimed. */
+  lines: Line[] | null;
   holdSeconds: number | null;
   metadata: Record<string, string>;
 }
@@ -26,13 +27,14 @@ export function canonical(
   idempotencyKey: string,
   salt: string,
 ): Checkout {
-  const lines = mergeLines(body.lines);
+  const lines = body.lines === undefined ? null : mergeLines(body.lines);
   const metadata = Object.entries(body.metadata ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
   const holdSeconds = body.hold_seconds ?? null;
   const form = [
     kind,
     body.buyer_id,
-    lines.map(({ sku, quantity }) => [sku, quantity]),
+    // Not what is in the cart: a repeat finds its order when the cart has changed.
+    lines === null ? 'cart' : lines.map(({ sku, quantity }) => [sku, quantity]),
     holdSeconds,
     metadata,
   ];

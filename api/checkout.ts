@@ -31,7 +31,8 @@ export async function checkout(
   const seen = await readCheckout(
     api.db,
     wanted.holdId,
-    wanted.lines.map((line) => line.sku),
+    wanted.lines && wanted.lines.map((line) => line.sku),
+    wanted.buyerId,
     call.clock.left(answerWithinMs, firstReadMs),
   );
   // Before any wait: what passed since the arrival is counted against the claim.
@@ -69,7 +70,7 @@ function refuseUnknown(
   products: { sku: string; maxHoldSeconds: number }[],
 ): void {
   const known = new Set(products.map((product) => product.sku));
-  const unknown = lines.find(({ sku }) => !known.has(sku));
+  const unknown = lines?.find(({ sku }) => !known.has(sku));
   if (unknown !== undefined) throw noProduct(unknown.sku);
   const most = Math.min(...products.map((product) => product.maxHoldSeconds));
   if (holdSeconds !== null && holdSeconds > most) throw holdTooLong(most);

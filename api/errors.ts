@@ -94,6 +94,11 @@ export const errors = {
     title: 'The product is not on sale',
     whatToDo: 'Leave it out, or have an operator activate it.',
   },
+  CART_FULL: {
+    status: 409,
+    title: 'The cart has no room for another line',
+    whatToDo: 'Take a line out first, or order what is in it.',
+  },
   HOLD_ALREADY_CONFIRMED: {
     status: 409,
     title: 'The hold is paid and confirmed',
@@ -161,6 +166,12 @@ export const errors = {
     status: 422,
     title: 'A reason is required',
     whatToDo: 'Say why in `reason`; it is kept in the ledger.',
+  },
+  CART_EMPTY: {
+    status: 422,
+    title: 'The cart is empty',
+    whatToDo:
+      'Put lines into it, or name `lines`, and place the order under a new Idempotency-Key. If the cart had been filled, look at the orders of this buyer: an order empties it.',
   },
   MIXED_CURRENCIES: {
     status: 422,

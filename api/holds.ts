@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { listOrders } from '../db/listOrders.js';
 import { listHolds, readHold, readOrder } from '../db/readHold.js';
 import type { Checkout } from './canonical.js';
 import { checkout } from './checkout.js';
@@ -31,13 +32,36 @@ export const holdRoutes: Route[] = [
     path: '/v1/holds',
     summary: 'Hold units for a buyer, for a limited time',
     made: 'Held',
+    body: schemas.checkoutBody,
     schema: schemas.hold,
   }),
   checkoutRoute('order', {
     path: '/v1/orders',
-    summary: 'Place an order: a hold with an order number and the prices of this moment',
+    summary:
+      "Place an order, of lines or of the buyer's cart: a hold with an order number and the prices of this moment",
     made: 'Placed and held',
+    body: schemas.orderBody,
     schema: schemas.order,
+  }),
+  route({
+    method: 'get',
+    path: '/v1/orders',
+    summary: 'Orders of one buyer, for an operator of all, newest first',
+    role: 'shop',
+    query: schemas.ordersQuery,
+    answers: { 200: { description: 'A page of orders', schema: schemas.list(schemas.order) } },
+    codes: ['FORBIDDEN'],
+    async handle({ query, clock, role }, { db }) {
+      if (role !== 'operator' && query.buyer_id === undefined) {
+        throw new Problem(
+          'FORBIDDEN',
+          'A shop key lists the orders of one buyer: name `buyer_id`.',
+        );
+      }
+      const filter = { ...query, buyerId: query.buyer_id };
+      const orders = await page(query.cursor, listOrders(db, filter, clock.left(readUntilMs)));
+      return ok(showPage(orders, (hold) => showOrder(hold, hold.order!)));
+    },
   }),
   route({
     method: 'get',
@@ -48,7 +72,8 @@ export const holdRoutes: Route[] = [
     answers: { 200: { description: 'The order', schema: schemas.order } },
     codes: ['ORDER_NOT_FOUND'],
     async handle({ params, query, clock }, { db }) {
-      const number = params['number']!;
+      // Read off a screen and typed again: its letters may be small.
+      const number = params['number']!.toUpperCase();
       const known = /^[0-9A-Z-]{1,40}$/.test(number);
       const hold = known ? await readOrder(db, number, clock.left(readUntilMs)) : null;
       if (!hold?.order || !isOf(query.buyer_id, hold.buyerId)) {
@@ -98,8 +123,15 @@ function checkoutRoute(
     path,
     summary,
     made,
+    body,
     schema,
-  }: { path: string; summary: string; made: string; schema: z.ZodType },
+  }: {
+    path: string;
+    summary: string;
+    made: string;
+    body: typeof schemas.checkoutBody | typeof schemas.orderBody;
+    schema: z.ZodType;
+  },
 ): Route {
   return route({
     method: 'post',
@@ -107,7 +139,7 @@ function checkoutRoute(
     summary,
     role: 'shop',
     query: schemas.noQuery,
-    body: schemas.checkoutBody,
+    body,
     idempotencyKey: 'required',
     answers: {
       201: { description: made, schema, headers: ['Location'] },

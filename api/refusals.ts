@@ -10,6 +10,7 @@ export const refusalCodes = [
   'BUYER_COOL_DOWN',
   'PRODUCT_INACTIVE',
   'MIXED_CURRENCIES',
+  'CART_EMPTY',
 ] as const;
 
 /**
@@ -62,6 +63,8 @@ export function refusalProblem(refusal: ClaimRefusal, now?: string): Problem {
         `The products are priced in ${refusal.currencies.join(' and ')}.`,
         { members: { currencies: refusal.currencies } },
       );
+    case 'CART_EMPTY':
+      return new Problem('CART_EMPTY', "There was nothing in the buyer's cart.");
   }
 }
 

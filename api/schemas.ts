@@ -96,7 +96,18 @@ export const checkoutBody = z
     metadata: metadata.optional(),
   })
   .meta({ id: 'Checkout' });
-export type CheckoutBody = z.infer<typeof checkoutBody>;
+
+export const orderBody = checkoutBody.partial({ lines: true }).meta({
+  id: 'OrderCheckout',
+  description: "Without `lines` it takes the buyer's cart, and empties it when it is placed.",
+});
+/** What both have in common: only an order may leave its lines to the cart. */
+export type CheckoutBody = z.infer<typeof orderBody>;
+
+export const cartLineBody = z.strictObject({ quantity: quantity(maxQuantity) }).meta({
+  id: 'CartLineChange',
+  description: 'Takes the place of what the cart had of this product.',
+});
 
 export const cancelBody = z.strictObject({ reason }).meta({ id: 'Cancel' });
 export const decisionBody = z
@@ -247,6 +258,15 @@ export const holdsQuery = z.strictObject({
   limit,
 });
 
+const orderStatus = z.enum(['pending_payment', 'paid', 'cancelled', 'expired']);
+
+export const ordersQuery = z.strictObject({
+  buyer_id: buyerId.optional().meta({ description: 'Required with a shop key.' }),
+  status: orderStatus.optional(),
+  cursor: cursor.optional(),
+  limit,
+});
+
 /** A page of the ledger: CSV goes to programs that take more at once. */
 export const ledgerLimits = { json: { usual: 50, most: 200 }, csv: { usual: 1000, most: 5000 } };
 const ledgerPage = {
@@ -299,6 +319,7 @@ export const paymentsQuery = z.strictObject({
 });
 
 export const skuPath = z.strictObject({ sku });
+export const buyerPath = z.strictObject({ buyer_id: buyerId });
 export const binPath = z.strictObject({ code: binCode });
 export const pageQuery = z.strictObject({ cursor: cursor.optional(), limit });
 export const holdMovementsQuery = z.strictObject({
@@ -437,7 +458,7 @@ export const hold = z
 export const order = z
   .object({
     order_number: z.string(),
-    status: z.enum(['pending_payment', 'paid', 'cancelled', 'expired']),
+    status: orderStatus,
     buyer_id: z.string(),
     lines: z.array(
       z.object({
@@ -452,6 +473,7 @@ export const order = z
     reservation_expires_at: time.nullable(),
     expires_in_seconds: z.int(),
     server_time: time,
+    closed_at: time.nullable().meta({ description: 'When it was paid, cancelled or expired.' }),
     reason: z.string().nullable(),
     metadata: z.record(z.string(), z.string()),
     payments: z.array(payment),
@@ -459,6 +481,28 @@ export const order = z
     workflow_id: z.string(),
   })
   .meta({ id: 'Order' });
+
+export const cart = z
+  .object({
+    buyer_id: z.string(),
+    lines: z.array(
+      z.object({
+        sku: z.string(),
+        quantity: z.int(),
+        name: z.string(),
+        active: z
+          .boolean()
+          .meta({ description: 'false: an order of this cart is refused until it is taken out.' }),
+        unit_price: money
+          .nullable()
+          .meta({ description: 'Of this moment. A cart keeps no price.' }),
+      }),
+    ),
+    totals: z
+      .array(money)
+      .meta({ description: 'Of the priced lines, by currency; an order can have only one.' }),
+  })
+  .meta({ id: 'Cart' });
 
 export const claiming = z
   .object({

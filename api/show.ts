@@ -2,6 +2,7 @@ import type { BuyerRules } from '../db/buyerRules.js';
 import type { ClaimRefusal } from '../db/claim.js';
 import type { Role } from '../db/keys.js';
 import type { Availability, BinAvailability } from '../db/readAvailability.js';
+import type { Cart } from '../db/readCart.js';
 import type { Hold, HoldPayment } from '../db/readHold.js';
 import type { Movement } from '../db/readMovements.js';
 import type { Bin, Product } from '../db/readProduct.js';
@@ -56,11 +57,29 @@ export function showOrder(
     reservation_expires_at: hold.expiresAt,
     expires_in_seconds: hold.expiresInSeconds,
     server_time: hold.serverTime,
+    closed_at: hold.closedAt,
     reason: hold.reason,
     metadata: hold.metadata,
     payments: hold.payments.map(showPayment),
     hold_id: hold.id,
     workflow_id: workflowId(hold.id),
+  };
+}
+
+export function showCart(cart: Cart): z.infer<typeof schemas.cart> {
+  return {
+    buyer_id: cart.buyerId,
+    lines: cart.lines.map(({ sku, quantity, name, active, unitPriceMinor, currency }) => ({
+      sku,
+      quantity,
+      name,
+      active,
+      unit_price: money(unitPriceMinor, currency),
+    })),
+    totals: cart.totals.map(({ amountMinor, currency }) => ({
+      amount_minor: amountMinor,
+      currency,
+    })),
   };
 }
 

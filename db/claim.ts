@@ -8,7 +8,8 @@ export interface ClaimRequest {
   idempotencyKey: string;
   /** Hash of the request's body: the same key with another body is `KEY_REUSED`. */
   requestHash: string;
-  lines: Line[];
+  /** Null: the buyer's cart, as it stands under the buyer's lock; only for an order (R33). */
+  lines: Line[] | null;
   /** Asked hold time in seconds; null takes the smallest of the products. */
   holdSeconds: number | null;
   /** By the database's clock, RFC 3339: a claim that gets its locks later takes nothing (F8). */
@@ -34,10 +35,19 @@ export type ClaimRefusal =
       withinSeconds: number;
     }
   | { outcome: 'PRODUCT_INACTIVE'; sku: string }
-  | { outcome: 'MIXED_CURRENCIES'; currencies: string[] };
+  | { outcome: 'MIXED_CURRENCIES'; currencies: string[] }
+  | { outcome: 'CART_EMPTY' };
 
 export type ClaimOutcome =
-  | { outcome: 'HELD'; holdId: string; requestHash: string; expiresAt: string; remainingMs: number }
+  | {
+      outcome: 'HELD';
+      holdId: string;
+      requestHash: string;
+      expiresAt: string;
+      remainingMs: number;
+      /** What was in the cart; only of a claim that took one. */
+      lines?: Line[];
+    }
   | {
       outcome: 'ALREADY';
       holdId: string;
@@ -45,6 +55,7 @@ export type ClaimOutcome =
       status: Exclude<HoldStatus, 'REJECTED'>;
       expiresAt: string;
       remainingMs: number;
+      lines?: Line[];
     }
   | (ClaimRefusal & { requestHash: string })
   | { outcome: 'KEY_REUSED' }
@@ -54,6 +65,7 @@ export type ClaimOutcome =
 
 /**
  * Takes the units of all lines, or of none, and writes the hold, in one transaction (R03, R24).
+ * An order without lines takes the buyer's cart: HELD empties it, any other answer leaves it (R33).
  * Safe to repeat: an existing hold answers `ALREADY` or its own refusal, even after the deadline.
  * `NOT_FOUND`, `HOLD_TOO_LONG` and `CLAIM_TOO_LATE` leave no row. `remainingMs` is at least 1.
  * @throws DatabaseFault RESERVATION_IN_PROGRESS, STOCK_LOCK_TIMEOUT, DATABASE_UNAVAILABLE: nothing has changed,
@@ -68,7 +80,7 @@ export function claim(db: Database, request: ClaimRequest): Promise<ClaimOutcome
       request.buyerId,
       request.idempotencyKey,
       request.requestHash,
-      JSON.stringify(request.lines),
+      request.lines === null ? null : JSON.stringify(request.lines),
       request.holdSeconds,
       request.claimDeadline,
       request.order,

@@ -1,4 +1,5 @@
 import type { Database } from './database.js';
+import type { Line } from './values.js';
 import type { ClaimOutcome, ClaimRequest } from './claim.js';
 
 /** What a batch says of one of its claims; `ALONE`: not decided, and nothing done: ask `claim`. */
@@ -27,8 +28,8 @@ export async function claimBatch(
       requests.map((request) => request.buyerId),
       requests.map((request) => request.idempotencyKey),
       requests.map((request) => request.requestHash),
-      requests.map(({ lines }) => (lines.length === 1 ? lines[0]!.sku : null)),
-      requests.map(({ lines }) => (lines.length === 1 ? lines[0]!.quantity : null)),
+      requests.map((request) => onlyLine(request)?.sku ?? null),
+      requests.map((request) => onlyLine(request)?.quantity ?? null),
       requests.map((request) => request.holdSeconds),
       requests.map((request) => request.claimDeadline),
       requests.map((request) => request.order),
@@ -41,4 +42,8 @@ export async function claimBatch(
       ? answer
       : { ...answer, requestHash: requests[index]!.requestHash },
   ) as BatchedOutcome[];
+}
+
+function onlyLine({ lines }: ClaimRequest): Line | undefined {
+  return lines?.length === 1 ? lines[0] : undefined;
 }

@@ -9,11 +9,15 @@ export interface Checkout {
   products: { sku: string; active: boolean; maxHoldSeconds: number }[];
 }
 
-/** All that the API wants to know before it starts a workflow, in one read. */
+/**
+ * All that the API wants to know before it starts a workflow, in one read.
+ * @param skus null: the products in the buyer's cart
+ */
 export function readCheckout(
   db: Database,
   holdId: string,
-  skus: string[],
+  skus: string[] | null,
+  buyerId: string,
   withinMs?: number,
 ): Promise<Checkout> {
   return db.reads.answer<Checkout>(
@@ -26,8 +30,9 @@ export function readCheckout(
           'products', coalesce((
             select jsonb_agg(jsonb_build_object(
               'sku', p.sku, 'active', p.active, 'maxHoldSeconds', p.max_hold_seconds) order by p.sku)
-            from tahan.products p where p.sku = any($2::text[])), '[]')) as answer`,
-      values: [holdId, skus],
+            from tahan.products p where p.sku = any(coalesce($2::text[], array(
+              select c.sku from tahan.carts c where c.buyer_id = $3::text)))), '[]')) as answer`,
+      values: [holdId, skus, buyerId],
     },
     { withinMs },
   );

@@ -139,7 +139,8 @@ export function writeCursor(parts: string[]): string {
   return Buffer.from(JSON.stringify(parts)).toString('base64url');
 }
 
-function readCursor(cursor: string): { at: string; id: string } {
+/** The parts of a page's end: its last row's time and id. */
+export function readCursor(cursor: string): { at: string; id: string } {
   const [at, id] = cursorParts(cursor, 2);
   if (Number.isNaN(Date.parse(at!)) || !/^[0-9a-f-]{36}$/.test(id!))
     throw new InvalidCursor('cursor');

@@ -63,6 +63,16 @@ create table tahan.buyer_rules (
   constraint buyer_rules_max_open_holds_range CHECK (((max_open_holds IS NULL) OR (max_open_holds >= 0)))
 );
 
+create table tahan.carts (
+  buyer_id text not null,
+  sku text collate "C" not null,
+  quantity integer not null,
+  constraint carts_once PRIMARY KEY (buyer_id, sku),
+  constraint carts_buyer_length CHECK (((char_length(buyer_id) >= 1) AND (char_length(buyer_id) <= 200))),
+  constraint carts_of_product FOREIGN KEY (sku) REFERENCES tahan.products(sku),
+  constraint carts_quantity_range CHECK (((quantity >= 1) AND (quantity <= 10000)))
+);
+
 create table tahan.hold_lines (
   hold_id uuid not null,
   sku text collate "C" not null,
@@ -280,6 +290,8 @@ create table tahan.setting_changes (
 
 CREATE INDEX hold_lines_open ON tahan.hold_lines USING btree (sku, open_until) WHERE (open_until IS NOT NULL);
 
+CREATE INDEX holds_by_status ON tahan.holds USING btree (status, created_at, id);
+
 CREATE INDEX holds_by_time ON tahan.holds USING btree (created_at, id);
 
 CREATE INDEX holds_lapsed_of_buyer ON tahan.holds USING btree (buyer_id, expires_at) WHERE (status = 'EXPIRED'::text);
@@ -297,6 +309,8 @@ CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_a
 CREATE INDEX movements_by_rare_type ON tahan.movements USING btree (type, created_at, id) WHERE (type = ANY (ARRAY['manual_adjustment'::text, 'restock'::text, 'return'::text]));
 
 CREATE INDEX movements_by_time ON tahan.movements USING btree (created_at, id);
+
+CREATE INDEX orders_by_time ON tahan.orders USING btree (placed_at, hold_id);
 
 CREATE INDEX payment_events_unmatched ON tahan.payment_events USING btree (received_at DESC, provider, event_id) WHERE ((hold_id IS NULL) AND (type = ANY (ARRAY['succeeded'::text, 'failed'::text, 'refunded'::text])));
 
@@ -542,6 +556,14 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.cart_lines(p_buyer_id text)
+ RETURNS jsonb
+ LANGUAGE sql
+AS $function$
+  select jsonb_agg(jsonb_build_object('sku', c.sku, 'quantity', c.quantity) order by c.sku)
+  from tahan.carts c where c.buyer_id = p_buyer_id
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.change_stock(p_type text, p_sku text, p_bin text, p_delta integer, p_reason text, p_actor text, p_request_id text, p_reference text, p_budget_ms integer)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -671,6 +693,8 @@ declare
   v_deadline timestamptz := p_deadline;
   v_waiting_for text;
   v_known jsonb;
+  v_lines jsonb := p_lines;
+  v_from_cart boolean := p_lines is null and p_order;
   v_skus text[];
   v_quantities integer[];
   v_smallest integer;
@@ -692,17 +716,30 @@ begin
 
   v_known := known_claim(p_hold_id, p_buyer_id, p_key, p_request_hash);
   if v_known is not null then
-    return v_known;
+    return v_known || case when v_from_cart and v_known ->> 'outcome' = 'ALREADY'
+      then jsonb_build_object('lines', lines_of_hold(p_hold_id)) else '{}' end;
   end if;
   if tahan_clock() >= p_deadline then
     return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+  end if;
+
+  if v_from_cart then
+    v_waiting_for := 'BUYER';
+    perform lock_cart(p_buyer_id, v_budget_ends, v_deadline);
+    v_lines := cart_lines(p_buyer_id);
+    if tahan_clock() >= p_deadline then
+      return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    elsif v_lines is null then
+      return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
+        jsonb_build_object('outcome', 'CART_EMPTY'));
+    end if;
   end if;
 
   select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku), min(m.smallest)
   into v_skus, v_quantities, v_smallest
   from (
     select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity, min(l.quantity) as smallest
-    from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)
+    from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)
     group by 1
   ) m;
   -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
@@ -746,6 +783,10 @@ begin
         coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
         p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
       if v_answer ->> 'outcome' = 'HELD' then
+        if v_from_cart then
+          perform empty_cart(p_buyer_id);
+          v_answer := v_answer || jsonb_build_object('lines', v_lines);
+        end if;
         return v_answer;
       end if;
       -- Whatever else it says, it must leave no stock change, no ledger row and no lock.
@@ -921,6 +962,24 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.clear_cart(p_buyer_id text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+begin
+  perform require_read_committed();
+  perform lock_cart(p_buyer_id, v_budget_ends, null);
+  perform empty_cart(p_buyer_id);
+  return jsonb_build_object('outcome', 'CLEARED');
+exception
+  when lock_not_available then perform raise_busy('STOCK');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.confirm(p_hold_id uuid, p_provider text, p_payment_id text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1091,6 +1150,13 @@ AS $function$
     select from tahan.orders o
     where o.hold_id = p_hold_id and o.total_minor is not null
       and (o.total_minor, o.currency) is distinct from (p_amount_minor, p_currency))
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.empty_cart(p_buyer_id text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  delete from tahan.carts c where c.buyer_id = p_buyer_id
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.expire(p_hold_id uuid, p_budget_ms integer DEFAULT 15000)
@@ -1401,6 +1467,14 @@ CREATE OR REPLACE FUNCTION tahan.late_settlement(p_policy text)
  IMMUTABLE
 AS $function$ select case p_policy when 'review' then 'NEEDS_REVIEW' else 'REFUND_DUE' end $function$;
 
+CREATE OR REPLACE FUNCTION tahan.lines_of_hold(p_hold_id uuid)
+ RETURNS jsonb
+ LANGUAGE sql
+AS $function$
+  select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
+  from tahan.hold_lines l where l.hold_id = p_hold_id
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.lock_bins(p_ids bigint[], p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
@@ -1412,6 +1486,16 @@ begin
     perform tahan.wait_within(p_budget_ends, p_deadline);
     perform from tahan.bins b where b.id = v_id for no key update;
   end loop;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.lock_cart(p_buyer_id text, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform tahan.wait_within(p_budget_ends, p_deadline);
+  perform pg_advisory_xact_lock(tahan.buyer_lock(p_buyer_id));
 end
 $function$;
 
@@ -1648,6 +1732,40 @@ exception
   when check_violation then
     get stacked diagnostics v_constraint = constraint_name;
     return jsonb_build_object('outcome', 'INVALID', 'field', v_constraint, 'detail', sqlerrm);
+  when lock_not_available then perform raise_busy('STOCK');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.put_cart_line(p_buyer_id text, p_sku text, p_quantity integer, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_active boolean;
+begin
+  perform require_read_committed();
+  if p_quantity is null or p_quantity not between 1 and 10000 then
+    return jsonb_build_object('outcome', 'INVALID_QUANTITY');
+  end if;
+  perform lock_cart(p_buyer_id, v_budget_ends, null);
+  select p.active into v_active from products p where p.sku = p_sku collate "C";
+  if v_active is null then
+    return jsonb_build_object('outcome', 'NOT_FOUND');
+  end if;
+  if not v_active then
+    return jsonb_build_object('outcome', 'PRODUCT_INACTIVE');
+  end if;
+  if (select count(*) from carts c where c.buyer_id = p_buyer_id and c.sku <> p_sku) >= 50 then
+    return jsonb_build_object('outcome', 'CART_FULL');
+  end if;
+  -- Put, not added: a repeat leaves one line with the same quantity (B04).
+  insert into carts (buyer_id, sku, quantity) values (p_buyer_id, p_sku, p_quantity)
+  on conflict on constraint carts_once do update set quantity = excluded.quantity;
+  return jsonb_build_object('outcome', 'PUT');
+exception
   when lock_not_available then perform raise_busy('STOCK');
 end
 $function$;
@@ -1909,6 +2027,24 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.remove_cart_line(p_buyer_id text, p_sku text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+begin
+  perform require_read_committed();
+  perform lock_cart(p_buyer_id, v_budget_ends, null);
+  delete from carts c where c.buyer_id = p_buyer_id and c.sku = p_sku collate "C";
+  return jsonb_build_object('outcome', case when found then 'REMOVED' else 'NOT_THERE' end);
+exception
+  when lock_not_available then perform raise_busy('STOCK');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.request_refund(p_provider text, p_payment_id text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2060,6 +2196,29 @@ CREATE OR REPLACE FUNCTION tahan.show_buyer_rules()
 AS $function$
   select tahan.buyer_rules_set() || jsonb_build_object('updatedAt', tahan.instant(r.updated_at))
   from tahan.buyer_rules r
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.show_cart(p_buyer_id text)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select jsonb_build_object(
+    'buyerId', p_buyer_id,
+    'lines', coalesce(jsonb_agg(jsonb_build_object(
+      'sku', l.sku, 'quantity', l.quantity, 'name', l.name, 'active', l.active,
+      'unitPriceMinor', l.price_minor, 'currency', l.currency) order by l.sku), '[]'),
+    'totals', coalesce((
+      select jsonb_agg(jsonb_build_object('currency', t.currency, 'amountMinor', t.amount) order by t.currency)
+      from (
+        select p.currency, sum(p.price_minor * c.quantity) as amount
+        from tahan.carts c join tahan.products p on p.sku = c.sku
+        where c.buyer_id = p_buyer_id and p.price_minor is not null
+        group by p.currency) t), '[]'))
+  from (
+    select c.sku, c.quantity, p.name, p.active, p.price_minor, p.currency
+    from tahan.carts c join tahan.products p on p.sku = c.sku
+    where c.buyer_id = p_buyer_id) l
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.show_hold(p_hold_id uuid)
@@ -2373,6 +2532,8 @@ grant select on tahan.bins to tahan_app;
 
 grant select on tahan.buyer_rules to tahan_app;
 
+grant select on tahan.carts to tahan_app;
+
 grant select on tahan.hold_lines to tahan_app;
 
 grant select on tahan.holds to tahan_app;
@@ -2415,6 +2576,8 @@ grant execute on function tahan.claim(uuid,text,text,text,jsonb,integer,timestam
 
 grant execute on function tahan.claim_batch(uuid[],text[],text[],text[],text[],integer[],integer[],timestamp with time zone[],boolean[],jsonb,integer) to tahan_app;
 
+grant execute on function tahan.clear_cart(text,integer) to tahan_app;
+
 grant execute on function tahan.confirm(uuid,text,text,integer) to tahan_app;
 
 grant execute on function tahan.decide_payment(text,text,text,text,text,text,integer) to tahan_app;
@@ -2433,9 +2596,13 @@ grant execute on function tahan.put_bin(text,text,integer,text,text,integer) to 
 
 grant execute on function tahan.put_buyer_rules(jsonb,text,text,integer) to tahan_app;
 
+grant execute on function tahan.put_cart_line(text,text,integer,integer) to tahan_app;
+
 grant execute on function tahan.put_product(text,jsonb,text,text,integer) to tahan_app;
 
 grant execute on function tahan.record_payment(text,text,text,text,uuid,text,bigint,text,json,integer) to tahan_app;
+
+grant execute on function tahan.remove_cart_line(text,text,integer) to tahan_app;
 
 grant execute on function tahan.request_refund(text,text,integer) to tahan_app;
 
@@ -2444,6 +2611,8 @@ grant execute on function tahan.restock(text,text,integer,text,text,text,text,in
 grant execute on function tahan.revoke_key(uuid) to tahan_app;
 
 grant execute on function tahan.show_buyer_rules() to tahan_app;
+
+grant execute on function tahan.show_cart(text) to tahan_app;
 
 grant execute on function tahan.show_hold(uuid) to tahan_app;
 

@@ -1,5 +1,7 @@
 import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
-import { holdStatus } from './searchAttributes.js';
+import type { Line } from '../db/values.js';
+import { skusThatFit, wordsFor } from './lines.js';
+import { holdSkus, holdStatus } from './searchAttributes.js';
 import type { HoldRequest, Stage } from './messages.js';
 
 const maxNotes = 20;
@@ -10,16 +12,22 @@ export class Board {
   expiresAt: string | null = null;
   readonly notes: string[] = [];
   readonly #request: HoldRequest;
+  #took: readonly Line[] | undefined;
 
   constructor(request: HoldRequest) {
     this.#request = request;
     this.#show();
   }
 
-  become(stage: Stage): void {
+  /** @param took what a cart turned out to hold: the start could not say it */
+  become(stage: Stage, took?: readonly Line[]): void {
     if (stage === this.stage) return;
     this.stage = stage;
-    if (this.#request.indexed) upsertSearchAttributes([{ key: holdStatus, value: stage }]);
+    this.#took ??= took;
+    if (this.#request.indexed) {
+      const skus = took === undefined ? [] : [{ key: holdSkus, value: skusThatFit(took) }];
+      upsertSearchAttributes([{ key: holdStatus, value: stage }, ...skus]);
+    }
     this.#show();
   }
 
@@ -37,8 +45,8 @@ export class Board {
   #show(): void {
     const until =
       this.stage === 'HELD' && this.expiresAt !== null ? ` until ${this.expiresAt}` : '';
-    setCurrentDetails(
-      [`**${this.stage}**${until}`, ...this.notes.map((note) => `- ${note}`)].join('\n'),
-    );
+    const took = this.#took === undefined ? [] : [`from the cart: ${wordsFor(this.#took)}`];
+    const words = [...took, ...this.notes].map((note) => `- ${note}`);
+    setCurrentDetails([`**${this.stage}**${until}`, ...words].join('\n'));
   }
 }

@@ -8,7 +8,7 @@ import {
 } from '@temporalio/workflow';
 import type { CancelOutcome } from '../db/cancel.js';
 import type { ExtendOutcome } from '../db/extend.js';
-import type { PaymentRef } from '../db/values.js';
+import type { Line, PaymentRef } from '../db/values.js';
 import { Board } from './board.js';
 import { startSettlement } from './effects.js';
 import { Inbox, nameOf } from './inbox.js';
@@ -63,7 +63,7 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
     answer = claim;
     if (claim.outcome === 'HELD') held(claim);
     else if (claim.outcome === 'ALREADY' && claim.status === 'HELD') held(claim);
-    else if (claim.outcome === 'ALREADY') board.become(claim.status);
+    else if (claim.outcome === 'ALREADY') board.become(claim.status, claim.lines);
     // The row belongs to another request with this key, and it needs a workflow like any other: the
     // window is over at once, and what expire answers says how the hold stands.
     else if (claim.outcome === 'KEY_REUSED') board.become('HELD');
@@ -157,10 +157,10 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
     return true;
   }
 
-  function held({ remainingMs, expiresAt }: { remainingMs: number; expiresAt: string }): void {
-    board.become('HELD');
-    board.until(expiresAt);
-    waitFor(remainingMs);
+  function held(answer: { remainingMs: number; expiresAt: string; lines?: Line[] }): void {
+    board.become('HELD', answer.lines);
+    board.until(answer.expiresAt);
+    waitFor(answer.remainingMs);
   }
 
   function waitFor(remainingMs: number): void {

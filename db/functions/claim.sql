@@ -4,6 +4,8 @@
 -- in one savepoint: when it needs more overdue holds than it locked, holds and bins are both let go
 -- and the next try locks a bigger batch, so that nothing earlier is waited for while something later
 -- is held (a second reclaim inside the same try: 18 deadlocks in 2,984 calls).
+-- An order without lines (p_lines is null) takes its buyer's cart: read under the buyer's lock, emptied
+-- with HELD, and left as it is by every other answer (R33).
 -- Outcomes and what they leave behind: db/claim.ts.
 create or replace function tahan.claim(
   p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_lines jsonb,
@@ -15,6 +17,8 @@ declare
   v_deadline timestamptz := p_deadline;
   v_waiting_for text;
   v_known jsonb;
+  v_lines jsonb := p_lines;
+  v_from_cart boolean := p_lines is null and p_order;
   v_skus text[];
   v_quantities integer[];
   v_smallest integer;
@@ -36,17 +40,30 @@ begin
 
   v_known := known_claim(p_hold_id, p_buyer_id, p_key, p_request_hash);
   if v_known is not null then
-    return v_known;
+    return v_known || case when v_from_cart and v_known ->> 'outcome' = 'ALREADY'
+      then jsonb_build_object('lines', lines_of_hold(p_hold_id)) else '{}' end;
   end if;
   if tahan_clock() >= p_deadline then
     return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+  end if;
+
+  if v_from_cart then
+    v_waiting_for := 'BUYER';
+    perform lock_cart(p_buyer_id, v_budget_ends, v_deadline);
+    v_lines := cart_lines(p_buyer_id);
+    if tahan_clock() >= p_deadline then
+      return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    elsif v_lines is null then
+      return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
+        jsonb_build_object('outcome', 'CART_EMPTY'));
+    end if;
   end if;
 
   select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku), min(m.smallest)
   into v_skus, v_quantities, v_smallest
   from (
     select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity, min(l.quantity) as smallest
-    from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)
+    from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)
     group by 1
   ) m;
   -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
@@ -90,6 +107,10 @@ begin
         coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
         p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
       if v_answer ->> 'outcome' = 'HELD' then
+        if v_from_cart then
+          perform empty_cart(p_buyer_id);
+          v_answer := v_answer || jsonb_build_object('lines', v_lines);
+        end if;
         return v_answer;
       end if;
       -- Whatever else it says, it must leave no stock change, no ledger row and no lock.
@@ -147,6 +168,13 @@ begin
     'status', v_hold.status, 'expiresAt', tahan.instant(v_hold.expires_at),
     'remainingMs', tahan.ms_until(v_hold.expires_at, tahan.tahan_clock()));
 end
+$$;
+
+-- What a hold is of, in the form of a claim's lines.
+create or replace function tahan.lines_of_hold(p_hold_id uuid) returns jsonb
+language sql volatile as $$
+  select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
+  from tahan.hold_lines l where l.hold_id = p_hold_id
 $$;
 
 -- Keeps a refusal with all that its answer shows: a slow first attempt can't take the units after

@@ -13,12 +13,17 @@ const paths = (path: string) =>
     .replace(':sku', 'none')
     .replace(':code', 'none')
     .replace(':number', 'NONE')
+    .replace(':buyer_id', 'none')
     .replace(':provider/:payment_id', 'none/none')
     .replace(':id', randomUUID());
 
 const guarded = routes
   .filter(({ role }) => role === 'shop' || role === 'operator')
-  .map(({ method, path, role }) => ({ method: method.toUpperCase(), path, role }));
+  .map(({ method, path, role }) => {
+    // A shop may list the orders of a buyer that it names.
+    const named = method === 'get' && path === '/v1/orders' ? `${path}?buyer_id=none` : path;
+    return { method: method.toUpperCase(), path: named, role };
+  });
 
 describe('API keys', () => {
   it('every route of /v1 needs a key, but the signed webhooks', () => {

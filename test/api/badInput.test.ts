@@ -96,6 +96,12 @@ describe('B18: odd quantities are 422 INVALID_QUANTITY and change nothing', () =
     },
   );
 
+  it.each(oddQuantities)('R33: a line of %s in a cart', async (_, value) => {
+    const path = `/v1/carts/b/lines/${sku}`;
+    const raw = value === undefined ? '{}' : `{"quantity":${value}}`;
+    await refused('PUT', path, { raw }, 422, 'INVALID_QUANTITY');
+  });
+
   it.each(oddQuantities.filter(([name]) => name !== '10001'))(
     'a restock of %s',
     async (_, value) => {
@@ -175,8 +181,35 @@ describe('SKUs', () => {
       await refused('PUT', `/v1/products/${value}/bins/b1`, operator, status, code);
       const list = { body: { skus: [decodeURIComponent(value)] } };
       await refused('POST', '/v1/availability', list, status, code);
+      const line = `/v1/carts/b/lines/${value}`;
+      await refused('PUT', line, { body: { quantity: 1 } }, status, code);
+      await refused('DELETE', line, {}, status, code);
     },
   );
+
+  it.each(['b'.repeat(201), 'a%00b', '%E0%A4%A'])(
+    'in the path of a cart, the buyer %s is 400',
+    async (buyer) => {
+      for (const [method, path] of [
+        ['GET', `/v1/carts/${buyer}`],
+        ['DELETE', `/v1/carts/${buyer}`],
+        ['PUT', `/v1/carts/${buyer}/lines/${sku}`],
+        ['DELETE', `/v1/carts/${buyer}/lines/${sku}`],
+      ] as const) {
+        const body = method === 'PUT' ? { body: { quantity: 1 } } : {};
+        await refused(method, path, body, 400, 'INVALID_REQUEST');
+      }
+    },
+  );
+
+  it('R33: a line of a cart has a quantity and nothing else: no price, no name, no other product', async () => {
+    for (const more of [{ price: 1 }, { sku }, { name: 'x' }, { unit_price_minor: 1 }]) {
+      const body = { quantity: 1, ...more };
+      await refused('PUT', `/v1/carts/b/lines/${sku}`, { body }, 400, 'INVALID_REQUEST');
+    }
+    const unknown = { body: { quantity: 1 } };
+    await refused('PUT', '/v1/carts/b/lines/unknown', unknown, 404, 'PRODUCT_NOT_FOUND');
+  });
 });
 
 describe('bodies', () => {
@@ -321,7 +354,9 @@ describe('paths and queries', () => {
     ['POST', '/v1/products/a'],
     ['GET', '/v1/holds/1/cancel'],
     ['GET', '/../etc/passwd'],
-    ['GET', '/v1/carts/a'],
+    ['GET', '/v1/carts'],
+    ['POST', '/v1/carts/a'],
+    ['GET', '/v1/carts/a/lines'],
   ])('%s %s is 404 ROUTE_NOT_FOUND', async (method, path) => {
     const { body } = await refused(method, path, {}, 404, 'ROUTE_NOT_FOUND');
     expect(body.detail).toContain(`There is no ${method}`);
@@ -362,6 +397,22 @@ describe('paths and queries', () => {
   ])('GET /v1/holds?%s is 400', async (query) => {
     const sent = { key: service.operatorKey };
     await refused('GET', `/v1/holds?${query}`, sent, 400, 'INVALID_REQUEST');
+  });
+
+  it.each([
+    'status=HELD',
+    'status=rejected',
+    'status=paid&status=paid',
+    'buyer_id=',
+    'buyer_id=a%00b',
+    'cursor=x',
+    `cursor=${Buffer.from('["1","------------------------------------"]').toString('base64url')}`,
+    'limit=0',
+    'limit=201',
+    'sku=a',
+  ])('R33: GET /v1/orders?%s is 400', async (query) => {
+    const sent = { key: service.operatorKey };
+    await refused('GET', `/v1/orders?${query}`, sent, 400, 'INVALID_REQUEST');
   });
 
   it.each([

@@ -414,21 +414,24 @@ describe('POST /v1/orders', () => {
     }
   });
 
-  it('an order in two currencies is 422 MIXED_CURRENCIES; without lines it is 400 and names `lines`', async () => {
+  it('an order in two currencies is 422 MIXED_CURRENCIES; a hold without lines is 400 and names `lines`, and so is an order with none in its list', async () => {
     const a = await service.product([5], { price: { amount_minor: 1, currency: 'EUR' } });
     const b = await service.product([5], { price: { amount_minor: 1, currency: 'IDR' } });
     const mixed = await service.checkout({ [a]: 1, [b]: 1 }, { path: '/v1/orders' });
     expect([mixed.status, mixed.body.code]).toEqual([422, 'MIXED_CURRENCIES']);
     expect((await service.checkout({ [a]: 1, [b]: 1 })).status).toBe(201);
-    const none = await service.post<Hold>(
-      '/v1/orders',
-      { buyer_id: 'ann' },
-      { idempotencyKey: 'k' },
-    );
-    expect([none.status, none.body.code, none.body.errors[0]!.field]).toEqual([
-      400,
-      'INVALID_REQUEST',
-      'lines',
-    ]);
+    const without = [
+      ['/v1/holds', { buyer_id: 'ann' }],
+      ['/v1/orders', { buyer_id: 'ann', lines: [] }],
+      ['/v1/orders', { buyer_id: 'ann', lines: null }],
+    ] as const;
+    for (const [path, body] of without) {
+      const none = await service.post<Hold>(path, body, { idempotencyKey: 'k' });
+      expect([none.status, none.body.code, none.body.errors[0]!.field]).toEqual([
+        400,
+        'INVALID_REQUEST',
+        'lines',
+      ]);
+    }
   });
 });

@@ -35,6 +35,7 @@ const withoutPostgres: Omit<Told, 'trouble'> = {
     'payment event': [away],
     'decision about a payment': [away],
     'change of stock': [away],
+    'change of a cart': [away],
     'livez, openapi': ['200'],
     readyz: ['503'],
   },
@@ -50,6 +51,7 @@ const withoutTemporal: Told['expected'] = {
   'payment event': [unavailable],
   'decision about a payment': [unavailable],
   'change of stock': ['200'],
+  'change of a cart': ['200'],
   'livez, openapi': ['200'],
   readyz: ['200'],
 };
@@ -68,6 +70,7 @@ export const columns: Record<Column, Told> = {
       'repeat of a key': ['200', away],
       'payment event': ['200', away],
       'change of stock': ['200', away],
+      'change of a cart': ['200', away],
     },
   },
   'Postgres connections are killed': {
@@ -80,6 +83,7 @@ export const columns: Record<Column, Told> = {
       'payment event': ['200', away],
       'decision about a payment': [settled, away, unavailable],
       'change of stock': ['200', away],
+      'change of a cart': ['200', away],
       'livez, openapi': ['200'],
       readyz: ['200', '503'],
     },

@@ -44,6 +44,8 @@ export const rows = {
   read: {
     'get /v1/holds/:id': (system, { extended }) => system.get(`/v1/holds/${extended}`),
     'get /v1/orders/:number': (system, { order }) => system.get(`/v1/orders/${order}`),
+    'get /v1/orders': (system) => system.get('/v1/orders?buyer_id=again'),
+    'get /v1/carts/:buyer_id': (system) => system.get('/v1/carts/again'),
     'get /v1/holds': (system, { sku }) => read(system, `/v1/holds?sku=${sku}`),
     'get /v1/holds/:id/movements': (system, { paid }) =>
       read(system, `/v1/holds/${paid}/movements`),
@@ -91,6 +93,13 @@ export const rows = {
       system.put(`/v1/products/${sku}/bins/b1`, {}),
     'put /v1/settings/buyer-rules': (system) =>
       system.put('/v1/settings/buyer-rules', { reason: 'as before' }),
+  },
+  'change of a cart': {
+    'put /v1/carts/:buyer_id/lines/:sku': (system, { sku }) =>
+      system.put(`/v1/carts/full/lines/${sku}`, { quantity: 2 }, { key: system.shopKey }),
+    'delete /v1/carts/:buyer_id/lines/:sku': (system, { sku }) =>
+      system.send('DELETE', `/v1/carts/emptied/lines/${sku}`),
+    'delete /v1/carts/:buyer_id': (system) => system.send('DELETE', '/v1/carts/emptied'),
   },
   'livez, openapi': {
     'get /livez': (system) => system.get('/livez', { key: null }),

@@ -31,6 +31,7 @@ import type { Engine } from '../workflows/engine.js';
 
 export type Hold = z.infer<typeof schemas.hold>;
 export type Order = z.infer<typeof schemas.order>;
+export type Cart = z.infer<typeof schemas.cart>;
 export type Product = z.infer<typeof schemas.product>;
 export type Availability = z.infer<typeof schemas.availability>;
 export type Movement = z.infer<typeof schemas.movement>;

@@ -78,6 +78,13 @@ const rules: Record<string, string> = {
     select o.hold_id from tahan.orders o
     where o.total_minor is distinct from (
       select sum(l.unit_price_minor * l.quantity) from tahan.hold_lines l where l.hold_id = o.hold_id)`,
+  'an order is priced in one currency in all of its lines, or in none, and no refused claim is one': `
+    select o.hold_id from tahan.orders o join tahan.holds h on h.id = o.hold_id
+    where h.status = 'REJECTED' or exists (
+      select from tahan.hold_lines l
+      where l.hold_id = o.hold_id and (l.unit_price_minor is null) <> (o.total_minor is null))`,
+  'a cart has at most 50 lines': `
+    select c.buyer_id from tahan.carts c group by c.buyer_id having count(*) > 50`,
   'no buyer has more than the limit': `
     select h.buyer_id, l.sku from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
     join tahan.products p on p.sku = l.sku

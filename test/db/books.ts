@@ -35,7 +35,7 @@ export async function ledger(shop: Shop, what: { sku?: string; hold?: string }):
   return rows.map((row) => row.entry);
 }
 
-/** Everything that a refusal has to leave as it was: bins, ledger, holds with their lines and units. */
+/** Everything that a refusal has to leave as it was: bins, ledger, holds with their lines and units, carts. */
 export async function everything(shop: Shop): Promise<unknown> {
   const [row] = await shop.query<{ all: unknown }>(
     `select jsonb_build_object(
@@ -44,7 +44,8 @@ export async function everything(shop: Shop): Promise<unknown> {
        'holds', (select jsonb_agg(to_jsonb(h) order by h.id) from tahan.holds h where h.status <> 'REJECTED'),
        'lines', (select jsonb_agg(to_jsonb(l) order by l.hold_id, l.sku) from tahan.hold_lines l),
        'allocations', (select jsonb_agg(to_jsonb(a) order by a.hold_id, a.bin_id) from tahan.allocations a),
-       'orders', (select count(*) from tahan.orders)) as all`,
+       'orders', (select count(*) from tahan.orders),
+       'carts', (select jsonb_agg(to_jsonb(c) order by c.buyer_id, c.sku) from tahan.carts c)) as all`,
   );
   return row!.all;
 }

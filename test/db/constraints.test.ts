@@ -49,6 +49,9 @@ const violations: Record<string, string> = {
   allocations_quantity_positive: `update allocations set quantity = 0`,
   allocations_returned_range: `update allocations set returned = quantity + 1`,
 
+  carts_buyer_length: `insert into carts values ('', 'p', 1)`,
+  carts_quantity_range: `insert into carts values ('b', 'p', 0)`,
+
   movements_quantity_positive: movement({ quantity: '0', to_available: '0' }),
   movements_reason_given: movement({ reason: `' '` }),
   movements_actor_given: movement({ actor: `''` }),

@@ -70,6 +70,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'instant',
       'product_settings',
       'show_buyer_rules',
+      'show_cart',
       'show_hold',
       'show_payment',
       'show_product',
@@ -94,6 +95,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'restock',
       'revoke_key',
     );
+    changes.push('put_cart_line', 'remove_cart_line', 'clear_cart');
     changes.push(
       'request_refund',
       'begin_refund',
@@ -109,6 +111,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       `select tahan.move_units(1, 'restock', 9, null, 'x', 'x', 'x', '{}', now())`,
       `select tahan.give_back(gen_random_uuid(), 'CANCELLED', 'x', 'x', now())`,
       `select tahan.settle(null, null, 'APPLIED', null)`,
+      `select tahan.empty_cart('somebody')`,
     ]) {
       expect([text, await codeOf(app.query(text))]).toEqual([text, '42501']);
     }

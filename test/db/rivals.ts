@@ -64,7 +64,7 @@ export function claimCall(request: ClaimRequest, budgetMs = 15_000): [string, un
       request.buyerId,
       request.idempotencyKey,
       request.requestHash,
-      JSON.stringify(request.lines),
+      request.lines && JSON.stringify(request.lines),
       request.holdSeconds,
       request.claimDeadline,
       request.order,

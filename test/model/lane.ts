@@ -5,11 +5,14 @@ import { Calls } from '../../db/database.js';
 import type { Database } from '../../db/database.js';
 import { DatabaseFault } from '../../db/faults.js';
 import type { PaymentEvent } from '../../db/recordPayment.js';
-import type { PaymentRef } from '../../db/values.js';
+import type { Line, PaymentRef } from '../../db/values.js';
+
+/** A claim of lines: carts are not played here. */
+export type Listed = ClaimRequest & { lines: Line[] };
 
 /** What was asked. Everything the oracle must know of a call beside its answer and its times. */
 export type Ask =
-  | { what: 'claim'; request: ClaimRequest; drain?: boolean }
+  | { what: 'claim'; request: Listed; drain?: boolean }
   | { what: 'pay'; event: PaymentEvent }
   | { what: 'confirm'; holdId: string; payment: PaymentRef }
   | { what: 'expire'; holdId: string }

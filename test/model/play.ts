@@ -2,21 +2,21 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { adjust } from '../../db/adjust.js';
 import { cancel } from '../../db/cancel.js';
 import { claim } from '../../db/claim.js';
-import type { ClaimRequest } from '../../db/claim.js';
 import { confirm } from '../../db/confirm.js';
 import { expire } from '../../db/expire.js';
 import { extend } from '../../db/extend.js';
 import { recordPayment } from '../../db/recordPayment.js';
 import type { PaymentEvent } from '../../db/recordPayment.js';
 import { restock } from '../../db/restock.js';
+import type { Line } from '../../db/values.js';
 import { dice } from './dice.js';
 import type { Dice } from './dice.js';
-import type { Call, Lane } from './lane.js';
+import type { Call, Lane, Listed } from './lane.js';
 import type { World } from './world.js';
 
 /** A hold that a claim was answered with, as the callers know it. */
 interface Known {
-  request: ClaimRequest;
+  request: Listed;
   /** Its end in microseconds, to the millisecond of the answer. */
   endsAt: number;
   closed: boolean;
@@ -65,7 +65,7 @@ export async function play(lane: Lane, world: World, seed: number): Promise<void
 export class Play {
   readonly lane: Lane;
   readonly #world: World;
-  readonly #requests: { request: ClaimRequest; answered: boolean }[] = [];
+  readonly #requests: { request: Listed; answered: boolean }[] = [];
   readonly #known: Known[] = [];
   readonly #payments: PaymentEvent[] = [];
 
@@ -291,7 +291,7 @@ export class Play {
     }
   }
 
-  #drain(key: string, lines: ClaimRequest['lines']): ClaimRequest {
+  #drain(key: string, lines: Line[]): Listed {
     return {
       holdId: this.#world.holdId(key === 'all' ? 9001 : 9002),
       buyerId: `${this.#world.name}-drain`,
@@ -305,7 +305,7 @@ export class Play {
     };
   }
 
-  #request(dice: Dice, slot: number): ClaimRequest {
+  #request(dice: Dice, slot: number): Listed {
     const skus = [...this.#world.products].sort(() => dice.roll() - 0.5).map(({ sku }) => sku);
     const lines = skus
       .slice(0, dice.chance(0.35) ? 2 : 1)
@@ -325,7 +325,7 @@ export class Play {
   }
 
   /** A second claim of the same slot, under a key of its own. */
-  #rival(dice: Dice, slot: number): ClaimRequest {
+  #rival(dice: Dice, slot: number): Listed {
     return {
       ...this.#request(dice, slot),
       holdId: this.#world.holdId(1000 + slot),
@@ -334,7 +334,7 @@ export class Play {
   }
 
   async #claim(
-    request: ClaimRequest,
+    request: Listed,
     at?: number,
     { drain = false, alone = false } = {},
   ): Promise<Known | undefined> {

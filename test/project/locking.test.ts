@@ -43,11 +43,11 @@ it('F48, A1, A3: a statement that waits for a row locks it by its id: no conditi
   expect(wrong.map((each) => offends(each.trim()))).toEqual(wrong.map(() => true));
 });
 
-it('F48: no lock is left out on a condition but these: the quick pass has its bin, the late policy, the limit, the rule about open holds, whose units a hold sells, and an operator who accepts', () => {
+it('F48: no lock is left out on a condition but these: the quick pass has its bin, the late policy, the limit, the rule about open holds, whose units a hold sells, an operator who accepts, and an order without lines', () => {
   const guarded = functions
     .flatMap((text) =>
       [...text.replace(/--.*$/gm, '').matchAll(/\bif ([^;]*?) then\s([\s\S]*?)end if/g)].filter(
-        ([, , body]) => /pg_advisory_xact_lock|lock_holds|lock_bins/.test(body!),
+        ([, , body]) => /pg_advisory_xact_lock|lock_holds|lock_bins|lock_cart/.test(body!),
       ),
     )
     .map(([, condition]) => condition!.replace(/\s+/g, ' '))
@@ -56,6 +56,7 @@ it('F48: no lock is left out on a condition but these: the quick pass has its bi
     "p_decision = 'accept'",
     'v_bins is null',
     'v_buyer is not null',
+    'v_from_cart',
     "v_hold.late_payment = 'accept_if_available'",
     "v_hold.status = 'EXPIRED' and not take_again(v_hold, v_budget_ends)",
     'v_terms.limited',

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import * as contract from '../../workflows/contract.js';
-import { skusThatFit, wordsFor } from '../../workflows/contract/start.js';
+import { skusThatFit, wordsFor } from '../../workflows/lines.js';
 import { PaymentWindow } from '../../workflows/window.js';
 import { engine, handleOf } from './engine.js';
 import type { Engine } from './engine.js';

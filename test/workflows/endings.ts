@@ -42,6 +42,11 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     await cancel(shop, wanted);
     return workflowId(wanted.holdId);
   },
+  async orderOfCart(shop) {
+    const wanted = await hold(shop, { lines: null, order: true });
+    await cancel(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
   async cancelledInTemporal(shop) {
     const { holdId } = await hold(shop);
     await handleOf(shop, holdId).cancel();

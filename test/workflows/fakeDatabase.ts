@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import type { Activities } from '../../activities/index.js';
-import type { ClaimOutcome } from '../../db/claim.js';
-import type { HoldStatus, PaymentRef, PaymentStatus, Settlement } from '../../db/values.js';
+import type { ClaimOutcome, ClaimRequest } from '../../db/claim.js';
+import type { HoldStatus, Line, PaymentRef, PaymentStatus, Settlement } from '../../db/values.js';
 import type { HoldRequest } from '../../workflows/contract.js';
 
 interface Row {
@@ -35,6 +35,11 @@ export class FakeDatabase {
   mostAtOnce = 0;
   holdMs = 60_000;
   latePolicy: 'refund' | 'review' = 'refund';
+  /** What a claim without lines takes. */
+  readonly cart: Line[] = [
+    { sku: 'SKU-1', quantity: 2 },
+    { sku: 'SKU-2', quantity: 1 },
+  ];
   /** Each call takes this long, so that other messages can arrive meanwhile. */
   slowMs = 0;
   /** Replaces an answer, or throws; undefined leaves it to the fake. */
@@ -70,8 +75,7 @@ export class FakeDatabase {
 
   activities(): Activities {
     return {
-      claim: (request) =>
-        this.#call('claim', request.holdId, () => this.#claim(request.holdId, request.requestHash)),
+      claim: (request) => this.#call('claim', request.holdId, () => this.#claim(request)),
       confirm: (holdId, payment) =>
         this.#call('confirm', holdId, () => this.#confirm(holdId, payment)),
       expire: (holdId) => this.#call('expire', holdId, () => this.#expire(holdId)),
@@ -110,7 +114,8 @@ export class FakeDatabase {
     }
   }
 
-  #claim(holdId: string, requestHash: string): ClaimOutcome {
+  #claim({ holdId, requestHash, lines }: ClaimRequest): ClaimOutcome {
+    const taken = lines === null ? { lines: this.cart } : {};
     const row = this.rows.get(holdId);
     if (row) {
       if (row.requestHash !== requestHash) return { outcome: 'KEY_REUSED' };
@@ -120,6 +125,7 @@ export class FakeDatabase {
         holdId,
         requestHash,
         status: row.status,
+        ...taken,
       } as ClaimOutcome;
     }
     const made: Row = {
@@ -129,7 +135,7 @@ export class FakeDatabase {
       payments: new Map(),
     };
     this.rows.set(holdId, made);
-    return { ...this.#ends(made), outcome: 'HELD', holdId, requestHash };
+    return { ...this.#ends(made), outcome: 'HELD', holdId, requestHash, ...taken };
   }
 
   #record(holdId: string, { provider, paymentId, status }: PaymentRef & { status: PaymentStatus }) {

@@ -225,6 +225,36 @@ describe('R52 an operator reads a hold in the Temporal UI without opening JSON',
     });
   });
 
+  test('R33 an order of a cart says what was in it as soon as it is claimed, and a repeat of its claim says it too', async () => {
+    for (const outcome of ['HELD', 'ALREADY']) {
+      // ALREADY: the first answer was lost after the commit.
+      database.instead.claim = (call, holdId) => {
+        if (outcome === 'HELD' || call > 1) return undefined;
+        const row = { status: 'HELD', requestHash: 'hash-1', payments: new Map() } as const;
+        database.rows.set(holdId, { ...row, endsAt: Date.now() + 60_000 });
+        throw new Error('the answer is lost');
+      };
+      const wanted = request({ lines: null, order: true });
+      expect(await claimAgain(shop, wanted)).toMatchObject({ answer: { outcome } });
+      const { staticSummary, typedSearchAttributes } = await describeFully(wanted.holdId);
+      expect(staticSummary).toMatch(/^the cart for buyer [0-9a-f]{8}$/);
+      expect(typedSearchAttributes).toMatchObject({
+        HoldSkus: ['SKU-1', 'SKU-2'],
+        HoldStatus: 'HELD',
+      });
+      const details = await handleOf(shop, wanted.holdId).query<{ currentDetails: string }>(
+        '__temporal_workflow_metadata',
+      );
+      expect(details.currentDetails).toMatch(
+        /^\*\*HELD\*\* until \d{4}-.*\n- from the cart: 2 x SKU-1, 1 x SKU-2$/,
+      );
+      await cancel(shop, wanted);
+      expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CANCELLED' });
+      const ended = await describeFully(wanted.holdId);
+      expect(ended.typedSearchAttributes['HoldSkus']).toEqual(['SKU-1', 'SKU-2']);
+    }
+  });
+
   test('H12 50 SKUs of 64 characters start too: as many are indexed as fit', async () => {
     const lines = Array.from({ length: 50 }, (_, index) => ({
       sku: `${String(index).padStart(3, '0')}${'x'.repeat(61)}`,

@@ -6,12 +6,8 @@ import type { hold } from '../hold.js';
 import type { HoldRequest } from '../messages.js';
 import { holdBuyer, holdSkus, holdStatus } from '../searchAttributes.js';
 import { workflowId } from '../ids.js';
+import { skusThatFit, wordsFor } from '../lines.js';
 import { taskQueues } from '../taskQueues.js';
-
-/** A KeywordList over 2,048 bytes makes the start itself fail (50 SKUs of 64 characters do). */
-const maxSkuBytes = 1800;
-/** The server allows 400 bytes of summary; an operator reads about this much. */
-const maxSummaryLength = 180;
 
 /**
  * How the workflow of this hold is started, whoever starts it: with what an operator must be able
@@ -24,7 +20,8 @@ export async function holdStartOptions(prefix: string, request: HoldRequest) {
     workflowId: workflowId(request.holdId),
     taskQueue: taskQueues(prefix).holds,
     args: [request],
-    staticSummary: `${wordsFor(request.lines)} for buyer ${buyer.slice(0, 8)}`,
+    // What is in a cart is known when it is claimed: the board says it then.
+    staticSummary: `${request.lines === null ? 'the cart' : wordsFor(request.lines)} for buyer ${buyer.slice(0, 8)}`,
     ...(request.indexed ? { typedSearchAttributes: attributesOf(request, buyer) } : {}),
   } satisfies WorkflowStartOptions<typeof hold>;
 }
@@ -50,34 +47,11 @@ export function adoptionRequest(row: OpenHold, { indexed }: { indexed: boolean }
 
 function attributesOf(request: HoldRequest, buyer: string): TypedSearchAttributes {
   const pairs: SearchAttributePair[] = [
-    { key: holdSkus, value: skusThatFit(request.lines) },
+    ...(request.lines === null ? [] : [{ key: holdSkus, value: skusThatFit(request.lines) }]),
     { key: holdBuyer, value: buyer },
     { key: holdStatus, value: 'CLAIMING' },
   ];
   return new TypedSearchAttributes(pairs);
-}
-
-/** As many whole SKUs as fit; measured as the JSON that is sent. */
-export function skusThatFit(lines: readonly { sku: string }[]): string[] {
-  const skus: string[] = [];
-  let bytes = 2;
-  for (const sku of new Set(lines.map((line) => line.sku))) {
-    bytes += Buffer.byteLength(JSON.stringify(sku)) + 1;
-    if (bytes > maxSkuBytes) break;
-    skus.push(sku);
-  }
-  return skus;
-}
-
-/** "2 x A, 1 x B and 48 more" */
-export function wordsFor(lines: readonly { sku: string; quantity: number }[]): string {
-  let words = '';
-  for (const [index, { sku, quantity }] of lines.entries()) {
-    const next = `${words === '' ? '' : `${words}, `}${quantity} x ${sku}`;
-    if (next.length > maxSummaryLength) return `${words} and ${lines.length - index} more`;
-    words = next;
-  }
-  return words;
 }
 
 /** The shop's buyer id may be personal, and anyone with access to Temporal reads what is sent there. */
