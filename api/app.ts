@@ -25,6 +25,7 @@ import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
 import { settlementRoutes } from './settlements.js';
 import { stockRoutes } from './stock.js';
+import { stockImportRoutes } from './stockImport.js';
 
 export interface ApiParts {
   db: Database;
@@ -52,6 +53,7 @@ export const routes: Route[] = [
   ...holdChangeRoutes,
   ...productRoutes,
   ...stockRoutes,
+  ...stockImportRoutes,
   ...ledgerRoutes,
   ...paymentRoutes,
   ...settlementRoutes,
