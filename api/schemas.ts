@@ -194,14 +194,22 @@ export const importRow = z
   .meta({ id: 'ImportRow' });
 
 export const maxRows = 10_000;
-export const importBody = z
-  .strictObject({
-    rows: z
-      .array(importRow, { error: 'must be a list of rows' })
-      .min(1, { error: 'must have at least one row' })
-      .max(maxRows, { error: 'must have at most 10,000 rows' }),
-  })
-  .meta({ id: 'Import' });
+export const importRows = (most: number) =>
+  z.strictObject({
+    // Counted before they are looked at: 5 MB may be two million of them.
+    rows: z.preprocess(
+      (rows, context) => {
+        if (!Array.isArray(rows) || rows.length <= most) return rows;
+        context.addIssue({ code: 'custom', message: 'must have at most 10,000 rows' });
+        return z.NEVER;
+      },
+      z
+        .array(importRow, { error: 'must be a list of rows' })
+        .min(1, { error: 'must have at least one row' })
+        .max(most),
+    ),
+  });
+export const importBody = importRows(maxRows).meta({ id: 'Import' });
 
 const yesOrNo = z
   .enum(['true', 'false'], { error: 'must be true or false' })

@@ -3,7 +3,7 @@ import { stringify } from 'csv-stringify/sync';
 import type { z } from 'zod';
 import { Problem } from './errors.js';
 import { check } from './faults.js';
-import { importBody, maxRows } from './schemas.js';
+import { importRows, maxRows } from './schemas.js';
 import type * as schemas from './schemas.js';
 
 /** The columns of an import, in any order. */
@@ -23,13 +23,14 @@ export interface Table {
 /**
  * Reads an import from CSV: comma, quotes doubled, a header line, UTF-8 with or without its mark.
  * @param reason of the rows that give none
+ * @param most so many rows are taken
  * @throws Problem with `errors: [{line, column, detail}]`
  */
-export function readRows(text: string, reason?: string): Table {
+export function readRows(text: string, reason?: string, { most = maxRows } = {}): Table {
   const header = parsed(text, [], { to: 1 })[0]?.cells ?? [];
   checkHeader(header);
   const records = parsed(text, header, { from: 2 });
-  if (records.length > maxRows) throw tooMany(records[maxRows]!.line);
+  if (records.length > most) throw tooMany(records[most]!.line);
   const rows = records.map(({ cells, line }) => {
     if (cells.length !== header.length) {
       throw broken(
@@ -41,7 +42,7 @@ export function readRows(text: string, reason?: string): Table {
     return rowOf(header, cells, reason);
   });
   const lines = records.map(({ line }) => line);
-  return { rows: check(importBody, { rows }, 'body', lines).rows, lines };
+  return { rows: check(importRows(most), { rows }, 'body', lines).rows, lines };
 }
 
 function rowOf(header: string[], cells: string[], reason?: string): Record<string, unknown> {
@@ -101,7 +102,7 @@ function checkHeader(header: string[]): void {
   );
 }
 
-interface Record_ {
+interface Line {
   cells: string[];
   line: number;
 }
@@ -112,8 +113,8 @@ interface CsvFault {
   index?: unknown;
 }
 
-function parsed(text: string, header: string[], part: { from?: number; to?: number }): Record_[] {
-  const records: Record_[] = [];
+function parsed(text: string, header: string[], part: { from?: number; to?: number }): Line[] {
+  const records: Line[] = [];
   let last = header.length > 0 ? 1 : 0;
   try {
     parse(text, {

@@ -83,6 +83,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'expire',
       'extend',
     ];
+    changes.push('count_stock', 'move_stock', 'import_stock');
     changes.push('put_bin', 'put_product', 'record_payment', 'restock', 'revoke_key');
     changes.push(
       'request_refund',
