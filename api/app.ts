@@ -31,6 +31,7 @@ import type { ApiSettings } from './settings.js';
 import { settlementRoutes } from './settlements.js';
 import { stockRoutes } from './stock.js';
 import { Watch } from './watch.js';
+import { stockImportRoutes } from './stockImport.js';
 
 export interface ApiParts {
   db: Database;
@@ -65,6 +66,7 @@ export const routes: Route[] = [
   ...productRoutes,
   ...availabilityRoutes,
   ...stockRoutes,
+  ...stockImportRoutes,
   ...ledgerRoutes,
   ...paymentRoutes,
   ...settlementRoutes,

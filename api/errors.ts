@@ -20,7 +20,7 @@ export const errors = {
     status: 400,
     title: 'The Idempotency-Key header is missing',
     whatToDo:
-      'Send an Idempotency-Key of your own with each checkout, and the same one with a repeat.',
+      'Send an Idempotency-Key of your own with each checkout or import, and the same one with a repeat.',
   },
   UNAUTHENTICATED: {
     status: 401,
@@ -76,6 +76,17 @@ export const errors = {
     title: 'Not enough units are free',
     whatToDo:
       'Show the buyer what `shortfalls` says; nothing was taken. Try again later under a new Idempotency-Key.',
+  },
+  STOCK_CHANGED: {
+    status: 409,
+    title: 'Something else is in the bin than the count expected',
+    whatToDo: 'Count again, and send what was counted with `on_hand` of this answer as `expected`.',
+  },
+  IMPORT_REFUSED: {
+    status: 409,
+    title: 'Rows were refused, and all or nothing was asked for',
+    whatToDo:
+      'Nothing has changed. Correct the rows that `results` names and send all of them again under a new Idempotency-Key.',
   },
   BUYER_LIMIT_EXCEEDED: {
     status: 409,
@@ -142,7 +153,7 @@ export const errors = {
   BODY_TOO_LARGE: {
     status: 413,
     title: 'The body is too large',
-    whatToDo: 'Send at most 16 KB, and at most 256 KB to the webhook.',
+    whatToDo: 'Send at most 16 KB, at most 256 KB to the webhook, and at most 5 MB to an import.',
   },
   INVALID_SKU: {
     status: 422,
@@ -154,13 +165,18 @@ export const errors = {
     status: 422,
     title: 'Not a quantity',
     whatToDo:
-      'Send a whole JSON number: 1 to 10,000 for each product of a checkout (lines of one product are added up), a delta that is not 0 for an adjustment.',
+      'Send a whole JSON number: 1 to 10,000 for each product of a checkout (lines of one product are added up), a delta that is not 0 for an adjustment, or what was `counted` with what was `expected`.',
   },
   INVALID_HOLD_SECONDS: {
     status: 422,
     title: 'Not a hold time that these products allow',
     whatToDo:
       'Send a whole number of seconds, at least 1 and at most what `max_hold_seconds` says, or leave it out.',
+  },
+  SAME_BIN: {
+    status: 422,
+    title: 'The units are to move to the bin that they are in',
+    whatToDo: 'Name another bin of the product in `to`.',
   },
   REASON_REQUIRED: {
     status: 422,

@@ -23,7 +23,7 @@ export function idempotencyKey(
   const key = theOne(request, 'idempotency-key', 'INVALID_REQUEST');
   if (key === undefined || key === '') {
     if (!required) return undefined;
-    throw new Problem('IDEMPOTENCY_KEY_REQUIRED', 'A checkout needs an Idempotency-Key.');
+    throw new Problem('IDEMPOTENCY_KEY_REQUIRED', 'This request needs an Idempotency-Key.');
   }
   if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
     throw new Problem(

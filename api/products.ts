@@ -1,6 +1,7 @@
 import { putBin } from '../db/bin.js';
 import { putProduct } from '../db/product.js';
 import type { PutOutcome } from '../db/product.js';
+import { readChanges } from '../db/readChanges.js';
 import { listProducts, readProduct } from '../db/readProduct.js';
 import type { Product } from '../db/readProduct.js';
 import type { Api } from './app.js';
@@ -11,7 +12,7 @@ import { noProduct } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
 import * as schemas from './schemas.js';
-import { productSettings, showBin, showPage, showProduct } from './show.js';
+import { productSettings, showBin, showPage, showProduct, showSettingChange } from './show.js';
 
 /** After the arrival; the same for the others. */
 const readUntilMs = 3000;
@@ -96,6 +97,26 @@ export const productRoutes: Route[] = [
       api.db.announce({ skus: [sku] });
       const { bins } = await theProduct(api, sku, clock);
       return { status, body: showBin(bins.find((one) => one.code === code)!) };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/products/:sku/changes',
+    summary: 'What was changed of the settings of a product and its bins, newest first',
+    role: 'operator',
+    query: schemas.pageQuery,
+    answers: {
+      200: { description: 'A page of changes', schema: schemas.list(schemas.settingChange) },
+    },
+    codes: ['INVALID_SKU', 'PRODUCT_NOT_FOUND'],
+    async handle({ params, query, clock }, api) {
+      const sku = skuOf(params);
+      await theProduct(api, sku, clock);
+      const changes = await page(
+        query.cursor,
+        readChanges(api.db, { sku, ...query }, clock.left(readUntilMs)),
+      );
+      return ok(showPage(changes, showSettingChange));
     },
   }),
 ];

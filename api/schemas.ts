@@ -115,12 +115,16 @@ export const decisionBody = z
   .meta({ id: 'Decision' });
 export const extendBody = z.strictObject({ seconds }).meta({ id: 'Extend' });
 
+const maxUnits = 2_000_000_000;
+const reference = z.string().min(1).max(200);
+
+const units = (least: number) => {
+  const error = `must be a whole number from ${least} to ${maxUnits}, as a JSON number`;
+  return z.int({ error }).min(least, { error }).max(maxUnits, { error });
+};
+
 export const restockBody = z
-  .strictObject({
-    quantity: quantity(2_000_000_000),
-    reason,
-    reference: z.string().min(1).max(200).optional(),
-  })
+  .strictObject({ quantity: quantity(maxUnits), reason, reference: reference.optional() })
   .meta({ id: 'Restock' });
 
 const deltaError = 'must be a whole number that is not 0, as a JSON number';
@@ -128,13 +132,106 @@ export const adjustmentBody = z
   .strictObject({
     delta: z
       .int({ error: deltaError })
-      .min(-2_000_000_000, { error: deltaError })
-      .max(2_000_000_000, { error: deltaError })
-      .refine((delta) => delta !== 0, { error: deltaError }),
+      .min(-maxUnits, { error: deltaError })
+      .max(maxUnits, { error: deltaError })
+      .refine((delta) => delta !== 0, { error: deltaError })
+      .optional(),
+    counted: units(0).optional(),
+    expected: units(0).optional(),
     reason,
-    reference: z.string().min(1).max(200).optional(),
+    reference: reference.optional(),
   })
-  .meta({ id: 'Adjustment' });
+  .superRefine(({ delta, counted, expected }, context) => {
+    const fault = (path: string, message: string) =>
+      context.addIssue({ code: 'custom', path: [path], message });
+    if (counted === undefined && expected === undefined) {
+      if (delta === undefined) fault('delta', deltaError);
+    } else if (delta !== undefined) fault('delta', 'does not go with counted and expected');
+    else if (counted === undefined) fault('counted', 'must be what was counted');
+    else if (expected === undefined) fault('expected', 'must be what was expected to be there');
+  })
+  .meta({
+    id: 'Adjustment',
+    description:
+      'Either `delta`, a change of the available units, or what was `counted` with what was `expected`: both are what is physically there, `available` and `held`.',
+  });
+
+export const moveBody = z
+  .strictObject({
+    to: binCode.meta({ description: 'Another bin of the same product.' }),
+    quantity: quantity(maxUnits),
+    reason,
+    reference: reference.optional(),
+  })
+  .meta({ id: 'Move' });
+
+/** A spreadsheet has no JSON numbers, so the sentences of a row don't speak of them. */
+const cell = (least: number) => `must be a whole number from ${least} to ${maxUnits}`;
+const wholeCell = z
+  .int({ error: 'must be a whole number' })
+  .min(-maxUnits, { error: cell(-maxUnits) })
+  .max(maxUnits, { error: cell(-maxUnits) });
+
+export const importRow = z
+  .strictObject({
+    sku,
+    bin: binCode,
+    action: z.enum(['restock', 'adjust', 'count', 'safety_stock'], {
+      error: 'must be restock, adjust, count or safety_stock',
+    }),
+    quantity: wholeCell.meta({
+      description:
+        'restock: the units that arrived; adjust: the change of the available units; count: what was counted, available and held; safety_stock: the new safety stock.',
+    }),
+    expected: wholeCell
+      .min(0, { error: cell(0) })
+      .optional()
+      .meta({ description: 'Of a count: what was expected to be there, available and held.' }),
+    reason,
+    reference: reference.optional(),
+  })
+  .superRefine(({ action, quantity, expected }, context) => {
+    const fault = (path: string, message: string) =>
+      context.addIssue({ code: 'custom', path: [path], message });
+    const least = action === 'restock' ? 1 : 0;
+    if (action === 'adjust') {
+      if (quantity === 0) fault('quantity', 'must be a whole number that is not 0');
+    } else if (quantity < least) fault('quantity', cell(least));
+    if (action === 'count' && expected === undefined) {
+      fault('expected', 'must be what was expected to be there');
+    }
+    if (action !== 'count' && expected !== undefined) fault('expected', 'belongs to a count only');
+  })
+  .meta({ id: 'ImportRow' });
+
+export const maxRows = 10_000;
+export const importRows = (most: number) =>
+  z.strictObject({
+    // Counted before they are looked at: 5 MB may be two million of them.
+    rows: z.preprocess(
+      (rows, context) => {
+        if (!Array.isArray(rows) || rows.length <= most) return rows;
+        context.addIssue({ code: 'custom', message: 'must have at most 10,000 rows' });
+        return z.NEVER;
+      },
+      z
+        .array(importRow, { error: 'must be a list of rows' })
+        .min(1, { error: 'must have at least one row' })
+        .max(most),
+    ),
+  });
+export const importBody = importRows(maxRows).meta({ id: 'Import' });
+
+const yesOrNo = z
+  .enum(['true', 'false'], { error: 'must be true or false' })
+  .default('false')
+  .transform((text) => text === 'true');
+
+export const importQuery = z.strictObject({
+  dry_run: yesOrNo.meta({ description: 'Answer what would happen, and change nothing.' }),
+  all_or_nothing: yesOrNo.meta({ description: 'Change nothing when any row is refused.' }),
+  reason: reason.optional().meta({ description: 'Of CSV rows that give none of their own.' }),
+});
 
 const dayError = 'must be a whole number of seconds from 1 to 86,400';
 const holdSeconds = z
@@ -316,6 +413,16 @@ export const paymentsQuery = z.strictObject({
   refund: refundState.optional(),
   cursor: cursor.optional(),
   limit,
+});
+
+export const stockQuery = z.strictObject({
+  cursor: cursor.optional(),
+  limit: z
+    .string()
+    .regex(/^([1-9]\d{0,3}|10000)$/, { error: 'must be a number from 1 to 10000' })
+    .transform(Number)
+    .default(1000)
+    .meta({ type: 'integer', minimum: 1, maximum: 10_000 }),
 });
 
 export const skuPath = z.strictObject({ sku });
@@ -554,6 +661,73 @@ export const stockChanged = z
     version: z.int(),
   })
   .meta({ id: 'StockChanged' });
+
+export const stockMoved = z
+  .object({ sku: z.string(), from: stockChanged, to: stockChanged })
+  .meta({ id: 'StockMoved' });
+
+export const rowResult = z
+  .object({
+    line: z.int().meta({ description: 'In the CSV file; of JSON rows the first is 1.' }),
+    sku: z.string(),
+    bin: z.string(),
+    outcome: z.enum([
+      'DONE',
+      'INSUFFICIENT_STOCK',
+      'STOCK_CHANGED',
+      'INVALID_QUANTITY',
+      'REASON_REQUIRED',
+      'PRODUCT_NOT_FOUND',
+      'BIN_NOT_FOUND',
+    ]),
+    available: z.int().nullable(),
+    held: z.int().nullable(),
+    sold: z.int().nullable(),
+    safety_stock: z.int().nullable(),
+    version: z.int().nullable(),
+  })
+  .meta({
+    id: 'RowResult',
+    description: 'The counts are those that the row left, or met where it was refused.',
+  });
+
+export const imported = z
+  .object({
+    dry_run: z.boolean(),
+    all_or_nothing: z.boolean(),
+    rows: z.int(),
+    done: z.int(),
+    refused: z.int(),
+    results: z.array(rowResult),
+  })
+  .meta({ id: 'Imported' });
+
+export const stockedBin = z
+  .object({
+    sku: z.string(),
+    bin: z.string(),
+    available: z.int(),
+    held: z.int(),
+    on_hand: z.int().meta({ description: 'available and held: what is physically there.' }),
+    sold: z.int(),
+    safety_stock: z.int(),
+    sellable: z.int(),
+    version: z.int(),
+    updated_at: time,
+  })
+  .meta({ id: 'StockedBin' });
+
+export const settingChange = z
+  .object({
+    id: z.string(),
+    bin: z.string().nullable().meta({ description: 'null: the product itself.' }),
+    before: z.record(z.string(), z.unknown()).nullable(),
+    after: z.record(z.string(), z.unknown()),
+    actor: z.string(),
+    reason: z.string().nullable(),
+    created_at: time,
+  })
+  .meta({ id: 'SettingChange' });
 
 const shown = z.int().nullable();
 

@@ -4,9 +4,12 @@ import type { Role } from '../db/keys.js';
 import type { Availability, BinAvailability } from '../db/readAvailability.js';
 import type { Cart } from '../db/readCart.js';
 import type { Hold, HoldPayment } from '../db/readHold.js';
+import type { RowResult } from '../db/importStock.js';
+import type { SettingChange } from '../db/readChanges.js';
 import type { Movement } from '../db/readMovements.js';
 import type { Bin, Product } from '../db/readProduct.js';
 import type { Statement } from '../db/readStatement.js';
+import type { StockedBin } from '../db/readStock.js';
 import type { ProductSettings } from '../db/product.js';
 import type { z } from 'zod';
 import type * as schemas from './schemas.js';
@@ -236,6 +239,60 @@ export function showBin(bin: Bin): z.infer<typeof schemas.binAnswer> {
     version: bin.version,
     updated_at: bin.updatedAt,
   };
+}
+
+export function showStockedBin(bin: StockedBin): z.infer<typeof schemas.stockedBin> {
+  return {
+    sku: bin.sku,
+    bin: bin.code,
+    available: bin.available,
+    held: bin.held,
+    on_hand: bin.available + bin.held,
+    sold: bin.sold,
+    safety_stock: bin.safetyStock,
+    sellable: bin.sellable,
+    version: bin.version,
+    updated_at: bin.updatedAt,
+  };
+}
+
+export function showRowResult(
+  { outcome, counts, safetyStock, version }: RowResult,
+  { line, sku, bin }: { line: number; sku: string; bin: string },
+): z.infer<typeof schemas.rowResult> {
+  return {
+    line,
+    sku,
+    bin,
+    outcome,
+    available: counts?.available ?? null,
+    held: counts?.held ?? null,
+    sold: counts?.sold ?? null,
+    safety_stock: safetyStock,
+    version,
+  };
+}
+
+export function showSettingChange(change: SettingChange): z.infer<typeof schemas.settingChange> {
+  return {
+    id: change.id,
+    bin: change.bin,
+    before: change.before && showSettings(change.before),
+    after: showSettings(change.after),
+    actor: change.actor,
+    reason: change.reason,
+    created_at: change.createdAt,
+  };
+}
+
+/** What was kept of a product or a bin, by the names that PUT takes. */
+function showSettings({ priceMinor, currency, ...rest }: Record<string, unknown>) {
+  const settings = Object.entries(rest).map(([name, value]): [string, unknown] => [
+    name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    value,
+  ]);
+  const price = money((priceMinor ?? null) as number | null, (currency ?? null) as string | null);
+  return { ...Object.fromEntries(settings), ...(priceMinor === undefined ? {} : { price }) };
 }
 
 /** Up to so many sellable units are "low". */

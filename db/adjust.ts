@@ -12,5 +12,5 @@ export function adjust(
   change: StockChange & { delta: number },
   patience: Patience = {},
 ): Promise<StockOutcome> {
-  return changeStock(db, 'adjust', change, change.delta, patience);
+  return changeStock(db, 'adjust', change, [change.delta], patience);
 }

@@ -11,5 +11,5 @@ export function restock(
   change: StockChange & { quantity: number },
   patience: Patience = {},
 ): Promise<StockOutcome> {
-  return changeStock(db, 'restock', change, change.quantity, patience);
+  return changeStock(db, 'restock', change, [change.quantity], patience);
 }

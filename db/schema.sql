@@ -320,6 +320,8 @@ CREATE UNIQUE INDEX payments_one_accepted ON tahan.payments USING btree (hold_id
 
 CREATE INDEX payments_to_settle ON tahan.payments USING btree (created_at) WHERE ((settlement IS NULL) OR (settlement = ANY (ARRAY['REFUND_DUE'::text, 'NEEDS_REVIEW'::text])));
 
+CREATE INDEX setting_changes_by_what ON tahan.setting_changes USING btree (what, id DESC);
+
 CREATE TRIGGER bins_no_delete BEFORE DELETE ON tahan.bins FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
 
 CREATE TRIGGER buyer_rules_no_delete BEFORE DELETE ON tahan.buyer_rules FOR EACH ROW EXECUTE FUNCTION tahan.refuse_change();
@@ -362,7 +364,7 @@ CREATE OR REPLACE FUNCTION tahan.adjust(p_sku text, p_bin text, p_delta integer,
  SECURITY DEFINER
  SET search_path TO 'tahan', 'pg_temp'
 AS $function$
-  select change_stock('manual_adjustment', p_sku, p_bin, p_delta, p_reason, p_actor, p_request_id,
+  select change_stock('manual_adjustment', p_sku, p_bin, p_delta, null, p_reason, p_actor, p_request_id,
     p_reference, p_budget_ms)
 $function$;
 
@@ -393,6 +395,145 @@ CREATE OR REPLACE FUNCTION tahan.any_buyer_rule()
 AS $function$
   select exists (
     select from tahan.buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null)
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.apply_rows(p_rows jsonb, p_actor text, p_request_id text, p_budget_ends timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_count integer := jsonb_array_length(p_rows);
+  v_bin_ids bigint[];
+  v_locked bigint[];
+  v_now timestamptz;
+  v_row record;
+  v_bin_id bigint;
+  v_available integer;
+  v_safety_stock integer;
+  v_version bigint;
+  v_delta bigint;
+  v_outcome text;
+  v_outcomes text[] := array_fill(null::text, array[v_count]);
+  v_deltas bigint[] := array_fill(0::bigint, array[v_count]);
+  v_availables integer[] := array_fill(null::integer, array[v_count]);
+  v_safety_stocks integer[] := array_fill(null::integer, array[v_count]);
+  v_safety_befores integer[] := array_fill(null::integer, array[v_count]);
+  v_versions bigint[] := array_fill(null::bigint, array[v_count]);
+  v_results jsonb;
+begin
+  select array_agg(b.id order by r.place) into v_bin_ids
+  from rows from (jsonb_to_recordset(p_rows) as (sku text, bin text)) with ordinality as r (sku, bin, place)
+  left join tahan.bins b on b.sku = r.sku collate "C" and b.code = r.bin collate "C";
+
+  select coalesce(array_agg(b.id order by b.sku, b.id), '{}') into v_locked
+  from (select distinct u.id from unnest(v_bin_ids) u (id)) u join tahan.bins b on b.id = u.id;
+  perform tahan.lock_bins(v_locked, p_budget_ends, null);
+  v_now := tahan.tahan_clock();
+
+  -- Only the bins that were locked: one that was made meanwhile is not among them.
+  for v_row in
+    select r.place, r.action, r.quantity, r.expected, r.reason, b.id as bin_id,
+      b.available, b.held, b.sold, b.safety_stock, b.version
+    from rows from (
+      jsonb_to_recordset(p_rows) as (sku text, bin text, action text, quantity integer, expected integer, reason text),
+      unnest(v_bin_ids)
+    ) with ordinality as r (sku, bin, action, quantity, expected, reason, bin_id, place)
+    left join tahan.bins b on b.id = r.bin_id
+    order by r.bin_id, r.place
+  loop
+    if v_row.bin_id is distinct from v_bin_id then
+      v_bin_id := v_row.bin_id;
+      v_available := v_row.available;
+      v_safety_stock := v_row.safety_stock;
+      v_version := v_row.version;
+    end if;
+    v_delta := case v_row.action
+      when 'restock' then v_row.quantity
+      when 'adjust' then v_row.quantity
+      when 'count' then v_row.quantity::bigint - v_row.expected
+      when 'safety_stock' then 0
+    end;
+    v_outcome := case
+      when v_bin_id is null then 'BIN_NOT_FOUND'
+      when v_row.reason is null or v_row.reason !~ '\S' then 'REASON_REQUIRED'
+      when v_delta is null or v_row.quantity is null then 'INVALID_QUANTITY'
+      when v_row.action = 'adjust' and v_delta = 0 then 'INVALID_QUANTITY'
+      when v_row.action <> 'adjust' and v_row.quantity < case v_row.action when 'restock' then 1 else 0 end
+        then 'INVALID_QUANTITY'
+      when v_row.action = 'safety_stock' and v_row.quantity > 2000000000 then 'INVALID_QUANTITY'
+      when v_row.action = 'count' and v_available + v_row.held <> v_row.expected then 'STOCK_CHANGED'
+      when v_available::bigint + v_row.held + v_row.sold + v_delta > 2000000000 then 'INVALID_QUANTITY'
+      when v_available + v_delta < 0 then 'INSUFFICIENT_STOCK'
+      else 'DONE'
+    end;
+    if v_outcome = 'DONE' then
+      if v_row.action = 'safety_stock' then
+        v_safety_befores[v_row.place] := v_safety_stock;
+        v_safety_stock := v_row.quantity;
+      elsif v_delta <> 0 then
+        v_deltas[v_row.place] := v_delta;
+        v_available := v_available + v_delta;
+        v_version := v_version + 1;
+      end if;
+    end if;
+    v_outcomes[v_row.place] := v_outcome;
+    v_availables[v_row.place] := v_available;
+    v_safety_stocks[v_row.place] := v_safety_stock;
+    v_versions[v_row.place] := v_version;
+  end loop;
+
+  -- What each row came to, which is what the three statements below write.
+  insert into tahan.movements (
+    bin_id, bin_version, sku, request_id, type, quantity,
+    from_available, from_held, from_sold, to_available, to_held, to_sold,
+    reason, actor, metadata, created_at)
+  select b.id, r.version, b.sku, p_request_id,
+    case r.action when 'restock' then 'restock' else 'manual_adjustment' end, abs(r.delta),
+    r.available - r.delta, b.held, b.sold, r.available, b.held, b.sold,
+    r.reason, p_actor, jsonb_strip_nulls(jsonb_build_object('reference', r.reference)), v_now
+  from rows from (
+    jsonb_to_recordset(p_rows) as (action text, reason text, reference text),
+    unnest(v_bin_ids, v_deltas, v_availables, v_versions)
+  ) as r (action, reason, reference, bin_id, delta, available, version)
+  join tahan.bins b on b.id = r.bin_id
+  where r.delta <> 0
+  order by r.bin_id, r.version;
+
+  insert into tahan.setting_changes (what, before, after, actor, reason, created_at)
+  select 'bin ' || r.sku || ' ' || r.bin, jsonb_build_object('safetyStock', r.before),
+    jsonb_build_object('safetyStock', r.after), p_actor, r.reason, v_now
+  from rows from (
+    jsonb_to_recordset(p_rows) as (sku text, bin text, reason text),
+    unnest(v_safety_befores, v_safety_stocks)
+  ) with ordinality as r (sku, bin, reason, before, after, place)
+  where r.before <> r.after
+  order by r.place;
+
+  update tahan.bins b
+  set available = c.available, safety_stock = c.safety_stock, version = c.version, updated_at = v_now
+  from (
+    select distinct on (r.bin_id) r.bin_id as id, r.available, r.safety_stock, r.version
+    from unnest(v_bin_ids, v_deltas, v_safety_befores, v_availables, v_safety_stocks, v_versions)
+      with ordinality as r (bin_id, delta, safety_before, available, safety_stock, version, place)
+    where r.delta <> 0 or r.safety_before <> r.safety_stock
+    order by r.bin_id, r.place desc) c
+  where b.id = c.id;
+
+  select jsonb_agg(jsonb_build_object(
+    'outcome', case when r.outcome = 'BIN_NOT_FOUND' and p.sku is null then 'PRODUCT_NOT_FOUND' else r.outcome end,
+    'counts', case when b.id is not null then
+      jsonb_build_object('available', r.available, 'held', b.held, 'sold', b.sold) end,
+    'safetyStock', r.safety_stock, 'version', r.version) order by r.place)
+  into v_results
+  from rows from (
+    jsonb_to_recordset(p_rows) as (sku text),
+    unnest(v_bin_ids, v_outcomes, v_availables, v_safety_stocks, v_versions)
+  ) with ordinality as r (sku, bin_id, outcome, available, safety_stock, version, place)
+  left join tahan.bins b on b.id = r.bin_id
+  left join tahan.products p on p.sku = r.sku collate "C";
+  return jsonb_build_object('results', v_results, 'refused',
+    (select count(*) from unnest(v_outcomes) o (outcome) where o.outcome <> 'DONE'));
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.availability(p_skus text[], p_bins boolean DEFAULT false)
@@ -488,6 +629,15 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.bin_counts(p_bin_id bigint)
+ RETURNS jsonb
+ LANGUAGE sql
+AS $function$
+  select jsonb_build_object('bin', b.code, 'version', b.version, 'safetyStock', b.safety_stock,
+    'counts', jsonb_build_object('available', b.available, 'held', b.held, 'sold', b.sold))
+  from tahan.bins b where b.id = p_bin_id
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.bins_of_hold(p_hold_id uuid)
  RETURNS bigint[]
  LANGUAGE sql
@@ -564,14 +714,15 @@ AS $function$
   from tahan.carts c where c.buyer_id = p_buyer_id
 $function$;
 
-CREATE OR REPLACE FUNCTION tahan.change_stock(p_type text, p_sku text, p_bin text, p_delta integer, p_reason text, p_actor text, p_request_id text, p_reference text, p_budget_ms integer)
+CREATE OR REPLACE FUNCTION tahan.change_stock(p_type text, p_sku text, p_bin text, p_delta integer, p_expected integer, p_reason text, p_actor text, p_request_id text, p_reference text, p_budget_ms integer)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
   v_scope text := 'bin ' || p_sku || ' ' || p_bin;
-  v_request jsonb := jsonb_build_object('type', p_type, 'delta', p_delta, 'reason', p_reason, 'reference', p_reference);
+  v_request jsonb := jsonb_build_object('type', p_type, 'delta', p_delta, 'reason', p_reason, 'reference', p_reference)
+    || case when p_expected is null then '{}' else jsonb_build_object('expected', p_expected) end;
   v_bin tahan.bins;
   v_known tahan.requests;
   v_now timestamptz;
@@ -581,7 +732,7 @@ begin
   if p_reason is null or p_reason !~ '\S' then
     return jsonb_build_object('outcome', 'REASON_REQUIRED');
   end if;
-  if p_delta = 0 then
+  if p_delta = 0 and p_expected is null then
     return jsonb_build_object('outcome', 'INVALID_QUANTITY');
   end if;
   select b.* into v_bin from tahan.bins b where b.sku = p_sku collate "C" and b.code = p_bin collate "C";
@@ -598,14 +749,20 @@ begin
   end if;
 
   v_now := tahan.tahan_clock();
-  if v_bin.total + p_delta > 2000000000 then
+  if v_bin.available::bigint + v_bin.held <> p_expected then
+    v_answer := jsonb_build_object('outcome', 'STOCK_CHANGED',
+      'counts', jsonb_build_object('available', v_bin.available, 'held', v_bin.held, 'sold', v_bin.sold));
+  elsif v_bin.total + p_delta > 2000000000 then
     v_answer := jsonb_build_object('outcome', 'INVALID_QUANTITY');
   elsif v_bin.available::bigint + p_delta < 0 then
     v_answer := jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'available', v_bin.available);
   else
-    perform tahan.move_units(v_bin.id, p_type, abs(p_delta), null, p_request_id, p_reason, p_actor,
-      case when p_reference is null then '{}' else jsonb_build_object('reference', p_reference) end,
-      v_now, sign(p_delta)::integer);
+    -- Counted as expected: nothing has moved.
+    if p_delta <> 0 then
+      perform tahan.move_units(v_bin.id, p_type, abs(p_delta), null, p_request_id, p_reason, p_actor,
+        case when p_reference is null then '{}' else jsonb_build_object('reference', p_reference) end,
+        v_now, sign(p_delta)::integer);
+    end if;
     select jsonb_build_object('outcome', 'DONE', 'version', b.version, 'safetyStock', b.safety_stock,
       'counts', jsonb_build_object('available', b.available, 'held', b.held, 'sold', b.sold))
     into v_answer
@@ -1047,6 +1204,19 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.count_stock(p_sku text, p_bin text, p_counted integer, p_expected integer, p_reason text, p_actor text, p_request_id text, p_reference text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+  select case
+    when p_counted between 0 and 2000000000 and p_expected between 0 and 2000000000 then
+      change_stock('manual_adjustment', p_sku, p_bin, p_counted - p_expected, p_expected, p_reason, p_actor,
+        p_request_id, p_reference, p_budget_ms)
+    else jsonb_build_object('outcome', 'INVALID_QUANTITY') end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.decide_payment(p_provider text, p_payment_id text, p_decision text, p_reason text, p_actor text, p_request_id text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1398,6 +1568,47 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.import_stock(p_rows jsonb, p_dry_run boolean, p_all_or_nothing boolean, p_actor text, p_request_id text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_request jsonb := jsonb_build_object('dryRun', p_dry_run, 'allOrNothing', p_all_or_nothing,
+    'rows', encode(sha256(convert_to(p_rows::text, 'UTF8')), 'hex'));
+  v_known requests;
+  v_answer jsonb;
+begin
+  perform require_read_committed();
+  -- Two calls with one key may have no bin in common with what is there: the key itself is locked.
+  perform wait_within(v_budget_ends, null);
+  perform pg_advisory_xact_lock(hashtextextended('import ' || p_request_id, 4712));
+  select r.* into v_known from requests r where r.scope = 'import' and r.request_id = p_request_id;
+  if found then
+    return case when v_known.request = v_request then v_known.answer || jsonb_build_object('replayed', true)
+      else jsonb_build_object('outcome', 'KEY_REUSED') end;
+  end if;
+  -- Locks and changes stand in one savepoint: a bin locked before it and changed in it would cost a multixact.
+  begin
+    v_answer := apply_rows(p_rows, p_actor, p_request_id, v_budget_ends);
+    if p_dry_run or (p_all_or_nothing and (v_answer ->> 'refused')::integer > 0) then
+      raise exception using errcode = 'TH906';
+    end if;
+  exception
+    when sqlstate 'TH906' then null;
+  end;
+  v_answer := jsonb_build_object('outcome',
+    case when p_all_or_nothing and (v_answer ->> 'refused')::integer > 0 then 'REFUSED' else 'DONE' end) || v_answer;
+  insert into requests (scope, request_id, request, answer, created_at)
+  values ('import', p_request_id, v_request, v_answer, tahan_clock());
+  return v_answer;
+exception
+  when lock_not_available then perform raise_busy('STOCK');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.instant(p_at timestamp with time zone)
  RETURNS text
  LANGUAGE sql
@@ -1525,6 +1736,77 @@ begin
   perform tahan.lock_holds(array[v_hold], clock_timestamp() + p_budget_ms * interval '1 millisecond', null);
   select p.* into v_payment from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
   return v_payment;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.move_stock(p_sku text, p_bin text, p_to text, p_quantity integer, p_reason text, p_actor text, p_request_id text, p_reference text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_scope text := 'bin ' || p_sku || ' ' || p_bin;
+  v_request jsonb := jsonb_build_object('type', 'move', 'to', p_to, 'quantity', p_quantity,
+    'reason', p_reason, 'reference', p_reference);
+  v_reference jsonb := case when p_reference is null then '{}' else jsonb_build_object('reference', p_reference) end;
+  v_from bins;
+  v_to bins;
+  v_locked bigint[];
+  v_known requests;
+  v_now timestamptz;
+  v_answer jsonb;
+begin
+  perform require_read_committed();
+  if p_reason is null or p_reason !~ '\S' then
+    return jsonb_build_object('outcome', 'REASON_REQUIRED');
+  end if;
+  if p_quantity is null or p_quantity < 1 then
+    return jsonb_build_object('outcome', 'INVALID_QUANTITY');
+  end if;
+  if not exists (select from products p where p.sku = p_sku collate "C") then
+    return jsonb_build_object('outcome', 'NOT_FOUND', 'what', 'product');
+  end if;
+  select b.* into v_from from bins b where b.sku = p_sku collate "C" and b.code = p_bin collate "C";
+  if not found then
+    return jsonb_build_object('outcome', 'NOT_FOUND', 'what', 'bin', 'bin', p_bin);
+  end if;
+  select b.* into v_to from bins b where b.sku = p_sku collate "C" and b.code = p_to collate "C";
+  if not found then
+    return jsonb_build_object('outcome', 'NOT_FOUND', 'what', 'bin', 'bin', p_to);
+  end if;
+  if v_from.id = v_to.id then
+    return jsonb_build_object('outcome', 'SAME_BIN');
+  end if;
+  v_locked := array[least(v_from.id, v_to.id), greatest(v_from.id, v_to.id)];
+  perform lock_bins(v_locked, v_budget_ends, null);
+  select b.* into v_from from bins b where b.id = v_from.id;
+  select b.* into v_to from bins b where b.id = v_to.id;
+  select r.* into v_known from requests r where r.scope = v_scope and r.request_id = p_request_id;
+  if found then
+    return case when v_known.request = v_request then v_known.answer
+      else jsonb_build_object('outcome', 'KEY_REUSED') end;
+  end if;
+
+  v_now := tahan_clock();
+  if v_from.available < p_quantity then
+    v_answer := jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'available', v_from.available);
+  elsif v_to.total + p_quantity > 2000000000 then
+    v_answer := jsonb_build_object('outcome', 'INVALID_QUANTITY');
+  else
+    perform move_units(v_from.id, 'manual_adjustment', p_quantity, null, p_request_id, p_reason, p_actor,
+      v_reference || jsonb_build_object('moved_to', p_to), v_now, -1);
+    perform move_units(v_to.id, 'manual_adjustment', p_quantity, null, p_request_id, p_reason, p_actor,
+      v_reference || jsonb_build_object('moved_from', p_bin), v_now, 1);
+    v_answer := jsonb_build_object('outcome', 'DONE',
+      'from', bin_counts(v_from.id), 'to', bin_counts(v_to.id));
+  end if;
+  insert into requests (scope, request_id, request, answer, created_at)
+  values (v_scope, p_request_id, v_request, v_answer, v_now);
+  return v_answer;
+exception
+  when lock_not_available then perform raise_busy('STOCK');
 end
 $function$;
 
@@ -2110,7 +2392,7 @@ CREATE OR REPLACE FUNCTION tahan.restock(p_sku text, p_bin text, p_quantity inte
  SET search_path TO 'tahan', 'pg_temp'
 AS $function$
   select case when p_quantity < 1 then jsonb_build_object('outcome', 'INVALID_QUANTITY')
-    else change_stock('restock', p_sku, p_bin, p_quantity, p_reason, p_actor, p_request_id,
+    else change_stock('restock', p_sku, p_bin, p_quantity, null, p_reason, p_actor, p_request_id,
       p_reference, p_budget_ms) end
 $function$;
 
@@ -2580,6 +2862,8 @@ grant execute on function tahan.clear_cart(text,integer) to tahan_app;
 
 grant execute on function tahan.confirm(uuid,text,text,integer) to tahan_app;
 
+grant execute on function tahan.count_stock(text,text,integer,integer,text,text,text,text,integer) to tahan_app;
+
 grant execute on function tahan.decide_payment(text,text,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.expire(uuid,integer) to tahan_app;
@@ -2588,7 +2872,11 @@ grant execute on function tahan.extend(uuid,integer,text,text,integer) to tahan_
 
 grant execute on function tahan.finish_refund(text,text,text,text,text,text,integer) to tahan_app;
 
+grant execute on function tahan.import_stock(jsonb,boolean,boolean,text,text,integer) to tahan_app;
+
 grant execute on function tahan.instant(timestamp with time zone) to tahan_app;
+
+grant execute on function tahan.move_stock(text,text,text,integer,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.product_settings(text) to tahan_app;
 

@@ -15,6 +15,8 @@ export interface StockChange {
 export type StockOutcome =
   | { outcome: 'DONE'; version: number; counts: Counts; safetyStock: number }
   | { outcome: 'INSUFFICIENT_STOCK'; available: number }
+  /** Of a count only: what is there is not what was expected. */
+  | { outcome: 'STOCK_CHANGED'; counts: Counts }
   /** Zero, or the bin would pass 2,000,000,000 units. */
   | { outcome: 'INVALID_QUANTITY' }
   | { outcome: 'REASON_REQUIRED' }
@@ -30,24 +32,25 @@ export interface Patience {
 
 export async function changeStock(
   db: Database,
-  name: 'adjust' | 'restock',
+  name: 'adjust' | 'restock' | 'count_stock',
   change: StockChange,
-  amount: number,
+  amounts: number[],
   { lockBudgetMs = db.changes.lockBudgetMs, withinMs }: Patience,
 ): Promise<StockOutcome> {
+  const units = amounts.map((_, index) => `$${8 + index}::int`).join(', ');
   return db.changes.answer<StockOutcome>(
     {
       name,
-      text: `select tahan.${name}($1::text, $2::text, $3::int, $4::text, $5::text, $6::text, $7::text, $8::int) as answer`,
+      text: `select tahan.${name}($1::text, $2::text, ${units}, $3::text, $4::text, $5::text, $6::text, $7::int) as answer`,
       values: [
         change.sku,
         change.bin,
-        amount,
         change.reason,
         change.actor,
         change.requestId,
         change.reference,
         lockBudgetMs,
+        ...amounts,
       ],
     },
     { withinMs },

@@ -7,8 +7,8 @@ grant select on all tables in schema tahan to tahan_app;
 grant execute on function
   tahan.claim, tahan.claim_batch, tahan.confirm, tahan.expire, tahan.cancel, tahan.extend, tahan.record_payment,
   tahan.request_refund, tahan.begin_refund, tahan.finish_refund, tahan.decide_payment, tahan.store_event,
-  tahan.adjust, tahan.restock, tahan.put_product, tahan.put_bin, tahan.put_buyer_rules,
-  tahan.add_key, tahan.revoke_key,
+  tahan.adjust, tahan.restock, tahan.count_stock, tahan.move_stock, tahan.import_stock,
+  tahan.put_product, tahan.put_bin, tahan.put_buyer_rules, tahan.add_key, tahan.revoke_key,
   tahan.put_cart_line, tahan.remove_cart_line, tahan.clear_cart, tahan.show_cart,
   tahan.after_deadline, tahan.availability, tahan.show_hold, tahan.show_product, tahan.show_payment,
   tahan.show_buyer_rules, tahan.buyer_rules_set,

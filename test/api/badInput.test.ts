@@ -102,6 +102,45 @@ describe('B18: odd quantities are 422 INVALID_QUANTITY and change nothing', () =
     await refused('PUT', path, { raw }, 422, 'INVALID_QUANTITY');
   });
 
+  it.each(oddQuantities.filter(([name]) => name !== '10001'))('a move of %s', async (_, value) => {
+    const field = value === undefined ? '' : `"quantity":${value},`;
+    const raw = `{${field}"to":"b2","reason":"r"}`;
+    const path = `/v1/products/${sku}/bins/b1/move`;
+    await refused('POST', path, { raw, key: service.operatorKey }, 422, 'INVALID_QUANTITY');
+  });
+
+  it.each(oddQuantities.filter(([name]) => !['0', '-0', '10001'].includes(name)))(
+    'a count of %s, and one that expected it',
+    async (_, value) => {
+      const path = `/v1/products/${sku}/bins/b1/adjustments`;
+      for (const [odd, other] of [
+        ['counted', 'expected'],
+        ['expected', 'counted'],
+      ]) {
+        const field = value === undefined ? '' : `"${odd}":${value},`;
+        const raw = `{${field}"${other}":50,"reason":"r"}`;
+        await refused('POST', path, { raw, key: service.operatorKey }, 422, 'INVALID_QUANTITY');
+      }
+    },
+  );
+
+  it.each(oddQuantities.filter(([name]) => name !== '10001'))(
+    'an imported row of %s, after one that is right',
+    async (_, value) => {
+      const field = value === undefined ? '' : `"quantity":${value},`;
+      const row = (quantity: string, action: string) =>
+        `{"sku":"${sku}","bin":"b1","action":"${action}",${quantity}"reason":"r"}`;
+      const zeroIsOdd = value !== '0' && value !== '-0';
+      for (const action of ['restock', 'adjust', ...(zeroIsOdd ? ['safety_stock'] : [])]) {
+        if (value === '-5' && action === 'adjust') continue;
+        const raw = `{"rows":[${row('"quantity":1,', 'restock')},${row(field, action)}]}`;
+        const sent = { raw, key: service.operatorKey, idempotencyKey: randomUUID() };
+        const { body } = await refused('POST', '/v1/stock/imports', sent, 422, 'INVALID_QUANTITY');
+        expect(body.errors[0]).toMatchObject({ line: 2, column: 'quantity' });
+      }
+    },
+  );
+
   it.each(oddQuantities.filter(([name]) => name !== '10001'))(
     'a restock of %s',
     async (_, value) => {
@@ -349,6 +388,9 @@ describe('paths and queries', () => {
     ['GET', '/v1/holds/'],
     ['GET', '/V1/holds'],
     ['DELETE', '/v1/holds/1'],
+    ['DELETE', '/v1/products/a'],
+    ['DELETE', '/v1/products/a/bins/b1'],
+    ['GET', '/v1/stock/imports'],
     ['PATCH', '/v1/products/a'],
     ['PUT', '/v1/holds'],
     ['POST', '/v1/products/a'],
@@ -475,6 +517,19 @@ describe('paths and queries', () => {
     'q=1',
   ])('GET /v1/products?%s is 400', async (query) => {
     await refused('GET', `/v1/products?${query}`, {}, 400, 'INVALID_REQUEST');
+  });
+
+  it.each([
+    'limit=0',
+    'limit=10001',
+    'cursor=x',
+    `cursor=${Buffer.from('["a"]').toString('base64url')}`,
+    'q=1',
+  ])('GET /v1/stock?%s is 400', async (query) => {
+    const sent = { key: service.operatorKey };
+    await refused('GET', `/v1/stock?${query}`, sent, 400, 'INVALID_REQUEST');
+    const changes = `/v1/products/${sku}/changes?${query}`;
+    await refused('GET', changes, sent, 400, 'INVALID_REQUEST');
   });
 
   it('a query where none belongs is 400, and so is a repeated buyer_id', async () => {

@@ -59,6 +59,9 @@ export const rows = {
     'get /v1/settings/buyer-rules': (system) => read(system, '/v1/settings/buyer-rules'),
     'get /v1/products': (system) => read(system, '/v1/products?limit=1'),
     'get /v1/products/:sku': (system, { sku }) => read(system, `/v1/products/${sku}`),
+    'get /v1/products/:sku/changes': (system, { sku }) =>
+      read(system, `/v1/products/${sku}/changes`),
+    'get /v1/stock': (system) => read(system, '/v1/stock?limit=1'),
     'get /v1/products/:sku/availability': (system, { sku }) =>
       system.get(`/v1/products/${sku}/availability`),
     'get /v1/availability/stream': (system, { sku }) => firstEvent(system, sku),
@@ -88,6 +91,9 @@ export const rows = {
       change(system, before, 'restock', { quantity: 3, reason: 'truck' }, 3),
     'post /v1/products/:sku/bins/:code/adjustments': (system, before) =>
       change(system, before, 'adjustments', { delta: -1, reason: 'broken' }, -1),
+    'post /v1/products/:sku/bins/:code/move': (system, before) =>
+      change(system, before, 'move', { to: 'b2', quantity: 1, reason: 'nearer' }, 0),
+    'post /v1/stock/imports': (system, before) => importOne(system, before),
     'put /v1/products/:sku': (system, { sku }) => system.put(`/v1/products/${sku}`, {}),
     'put /v1/products/:sku/bins/:code': (system, { sku }) =>
       system.put(`/v1/products/${sku}/bins/b1`, {}),
@@ -143,12 +149,16 @@ async function firstCheckout(system: System, before: Before, path: string) {
 }
 
 function change(system: System, before: Before, what: string, body: object, units: number) {
-  const made = {
-    path: `/v1/products/${before.sku}/bins/b1/${what}`,
-    body,
-    key: randomUUID(),
-    units,
-  };
+  return changeAt(system, before, `/v1/products/${before.sku}/bins/b1/${what}`, body, units);
+}
+
+function importOne(system: System, before: Before) {
+  const row = { sku: before.sku, bin: 'b1', action: 'restock', quantity: 2, reason: 'truck' };
+  return changeAt(system, before, '/v1/stock/imports', { rows: [row] }, 2);
+}
+
+function changeAt(system: System, before: Before, path: string, body: object, units: number) {
+  const made = { path, body, key: randomUUID(), units };
   before.changes.push(made);
   return makeChange(system, made);
 }
@@ -162,7 +172,7 @@ export function makeChange(
 
 /** A product with a hold for everything that can be asked about one. */
 export async function prepare(system: System): Promise<Before> {
-  const sku = await system.product([1000]);
+  const sku = await system.product([1000, 0]);
   const hold = async (of: Parameters<System['hold']>[1] = {}) =>
     (await system.hold({ [sku]: 1 }, of)).id;
   const key = randomUUID();

@@ -44,7 +44,7 @@ export interface Problem {
   code: ErrorCode;
   detail: string;
   shortfalls: { sku: string; requested: number; available: number }[];
-  errors: { in: string; field: string; detail: string }[];
+  errors: { in: string; field: string; detail: string; line?: number; column?: string }[];
   request_id: string;
 }
 

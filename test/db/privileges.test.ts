@@ -96,6 +96,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'revoke_key',
     );
     changes.push('put_cart_line', 'remove_cart_line', 'clear_cart');
+    changes.push('count_stock', 'move_stock', 'import_stock');
     changes.push(
       'request_refund',
       'begin_refund',
