@@ -177,8 +177,11 @@ describeEachPostgres('the way to Postgres', (version) => {
         const faults = await atOnce(500, () => faultOf(readAvailability(db, ['x'], withinMs)));
         expect(new Set(faults)).toEqual(new Set(['DATABASE_UNAVAILABLE']));
         await busy;
-        const answers = await atOnce(20, () => faultOf(readAvailability(db, ['x'])));
-        expect(new Set(answers)).toEqual(new Set(['answered []']));
+        // As many at once as there are connections: 200 ms are not to be a race.
+        for (let round = 0; round < 10; round += 1) {
+          const answers = await atOnce(2, () => faultOf(readAvailability(db, ['x'])));
+          expect(answers).toEqual(Array(2).fill('answered []'));
+        }
         expect(await seen('%')).toEqual([{ count: 2 }]);
       }
     },
