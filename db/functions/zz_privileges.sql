@@ -5,7 +5,8 @@ revoke all on all tables in schema tahan from tahan_app;
 grant usage on schema tahan to tahan_app;
 grant select on all tables in schema tahan to tahan_app;
 grant execute on function
-  tahan.claim, tahan.confirm, tahan.expire, tahan.cancel, tahan.extend, tahan.record_payment,
+  tahan.claim, tahan.confirm, tahan.expire, tahan.cancel, tahan.extend, tahan.release,
+  tahan.record_payment, tahan.return_sale,
   tahan.request_refund, tahan.begin_refund, tahan.finish_refund, tahan.decide_payment, tahan.store_event,
   tahan.adjust, tahan.restock, tahan.put_product, tahan.put_bin, tahan.add_key, tahan.revoke_key,
   tahan.after_deadline, tahan.availability, tahan.show_hold, tahan.show_product, tahan.show_payment,
