@@ -84,6 +84,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'extend',
     ];
     changes.push('put_bin', 'put_product', 'record_payment', 'restock', 'revoke_key');
+    changes.push('release', 'return_sale');
     changes.push(
       'request_refund',
       'begin_refund',
