@@ -21,6 +21,7 @@ import { ledgerRoutes } from './ledger.js';
 import { openApiRoute } from './openapi.js';
 import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
+import { returnRoutes } from './returns.js';
 import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
 import { settlementRoutes } from './settlements.js';
@@ -50,6 +51,7 @@ export interface Api extends Required<ApiParts> {
 export const routes: Route[] = [
   ...holdRoutes,
   ...holdChangeRoutes,
+  ...returnRoutes,
   ...productRoutes,
   ...stockRoutes,
   ...ledgerRoutes,

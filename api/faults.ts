@@ -16,6 +16,7 @@ const codeOfField = new Map<string, ErrorCode>([
   ['delta', 'INVALID_QUANTITY'],
   ['hold_seconds', 'INVALID_HOLD_SECONDS'],
   ['seconds', 'INVALID_HOLD_SECONDS'],
+  ['refund_minor', 'INVALID_REFUND'],
   ['reason', 'REASON_REQUIRED'],
 ]);
 

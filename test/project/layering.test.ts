@@ -145,6 +145,7 @@ describe('the layers of the project, read from every import', () => {
   it('the API never claims, moves or ends a hold: it imports none of the functions that do', () => {
     const mayCall = [
       'readHold',
+      'readChange',
       'readCheckout',
       'readMovements',
       'readProduct',
