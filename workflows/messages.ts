@@ -86,6 +86,8 @@ export type ReturnRequest = ReturnOfSale;
 export type RefundResult = SentRefund;
 
 export const paymentReceived = defineSignal<[PaymentSignal]>('paymentReceived');
+/** To a refund that runs: when it ends refused, it was asked for again meanwhile. */
+export const sendAgain = defineSignal('sendAgain');
 export const claimed = defineUpdate<Claimed>('claimed');
 export const cancel = defineUpdate<CancelOutcome, [CancelRequest]>('cancel');
 export const extend = defineUpdate<ExtendOutcome, [ExtendRequest]>('extend');

@@ -7,7 +7,7 @@ import {
   setHandler,
 } from '@temporalio/workflow';
 import type { ReturnOutcome } from '../db/returnSale.js';
-import { startRefund } from './effects.js';
+import { startRefundOfReturn } from './effects.js';
 import { areLines, demand, fieldsOf, isText } from './inbox.js';
 import { returned } from './messages.js';
 import type { ReturnRequest } from './messages.js';
@@ -49,13 +49,14 @@ export async function returnSale(request: ReturnRequest): Promise<ReturnOutcome>
     if (answer.outcome === 'MISSING')
       log.error('the hold of a return has no row in Postgres', { holdId: request.holdId });
     if (answer.outcome === 'RETURNED' && answer.refund !== null)
-      await startRefund(request.holdId, answer.refund, answer.refund);
+      await startRefundOfReturn(request.holdId, answer.refund);
   }
 
   function ask(wanted: ReturnRequest): Promise<ReturnOutcome> {
     return CancellationScope.nonCancellable(async () => {
       const text = JSON.stringify(wanted);
-      let one = asked.find(({ request }) => JSON.stringify(request) === text);
+      // What was answered before is asked again: its refund may have been refused since.
+      let one = asked.find((open) => !open.answer && JSON.stringify(open.request) === text);
       if (one === undefined) asked.push((one = { request: wanted }));
       await condition(() => one.answer !== undefined);
       return one.answer!;

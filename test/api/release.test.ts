@@ -94,7 +94,7 @@ describe('a part of a hold is given back', () => {
     await handle.terminate('test');
     expect((await release(hold.id, { [p]: 1 })).status).toBe(200);
     const { staticSummary } = await handle.describe();
-    expect(staticSummary).toMatch(new RegExp(`^2 x ${p} for buyer`));
+    expect(await staticSummary()).toMatch(new RegExp(`^2 x ${p} for buyer`));
   });
 
   it('B19, A7: ten times at once with one key it is given back once; the key stands for nothing else, also after the end of the hold', async () => {

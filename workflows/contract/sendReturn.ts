@@ -12,7 +12,7 @@ import type { returnSale } from '../returnSale.js';
 import { taskQueues } from '../taskQueues.js';
 import type { Holds, Sent } from './send.js';
 import { persist, unanswered } from './sendSettle.js';
-import { shortHash, wordsFor } from './start.js';
+import { wordsFor } from './start.js';
 import { within } from './within.js';
 
 /** Both may run again after they have ended: Postgres says what is left to do. */
@@ -30,9 +30,9 @@ export async function sendReturn(
   request: ReturnRequest,
   { withinMs }: { withinMs: number },
 ): Promise<Extract<Sent<ReturnOutcome>, { outcome: 'ANSWERED' | 'NO_ANSWER' | 'UNAVAILABLE' }>> {
-  const { actor: _, ...asked } = request;
-  // With what is asked: a stored answer must not hide that the same key asks for something else.
-  const hash = await shortHash(JSON.stringify(asked));
+  // Of its own: a stored answer must not hide that the same key asks for something else, nor that the
+  // refund has been refused since.
+  const updateId = `returned:${crypto.randomUUID()}`;
   const { holdId, requestId, lines } = request;
   const start = {
     workflowId: returnWorkflowId(holdId, requestId),
@@ -45,7 +45,7 @@ export async function sendReturn(
     outcome: 'ANSWERED' as const,
     answer: await client.workflow.executeUpdateWithStart(returned, {
       args: [request],
-      updateId: `returned:${hash}`,
+      updateId,
       startWorkflowOperation: new WithStartWorkflowOperation<typeof returnSale>(
         'returnSale',
         start,
