@@ -149,6 +149,12 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     const { request } = await returnedSale(shop);
     return returnWorkflowId(request.holdId, request.requestId);
   },
+  async returnRepeated(shop, database) {
+    database.slowMs = 100;
+    const { request } = await returnedSale(shop);
+    await sendReturn(shop.holds, request, { withinMs });
+    return returnWorkflowId(request.holdId, request.requestId);
+  },
   async returnRefunded(shop, database) {
     const { request, payment } = await returnedSale(shop);
     await until('refunded', () => database.callsOf('sendRefund', request.holdId) === 1);
@@ -156,15 +162,19 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
   },
   async returnAskedAgain(shop, database) {
     // The repeat comes while the provider's refusal is being written.
-    database.instead.sendRefund = async (call) => {
+    database.instead.sendRefund = async (call, holdId) => {
       if (call > 1) return undefined;
-      await until('asked again', () => database.callsOf('returnSale') === 2);
+      const refund = refundWorkflowId({ provider: 'fake', paymentId: holdId }, 'return:one');
+      await until('asked again', async () => {
+        const { events } = await shop.holds.client.workflow.getHandle(refund).fetchHistory();
+        return events!.some((event) => event.workflowExecutionSignaledEventAttributes);
+      });
       return { state: 'REFUSED', detail: 'closed' };
     };
-    const { request } = await returnedSale(shop);
+    const { request, payment } = await returnedSale(shop);
     await until('called', () => database.callsOf('sendRefund', request.holdId) === 1);
     await sendReturn(shop.holds, request, { withinMs });
-    return returnWorkflowId(request.holdId, request.requestId);
+    return refundWorkflowId(payment, 'return:one');
   },
   async refundRefused(shop, database) {
     database.instead.sendRefund = () => ({ state: 'REFUSED', detail: 'charge_disputed' });
@@ -186,7 +196,7 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
 };
 
 /** A paid hold, of which everything was taken back. */
-async function returnedSale(shop: Engine) {
+export async function returnedSale(shop: Engine) {
   const wanted = await hold(shop);
   const payment = { provider: 'fake', paymentId: wanted.holdId };
   await pay(shop, wanted, payment);
