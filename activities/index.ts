@@ -13,6 +13,10 @@ import { expire } from '../db/expire.js';
 import type { ExpireOutcome } from '../db/expire.js';
 import { extend } from '../db/extend.js';
 import type { ExtendOutcome } from '../db/extend.js';
+import { release } from '../db/release.js';
+import type { Release, ReleaseOutcome } from '../db/release.js';
+import { returnSale } from '../db/returnSale.js';
+import type { ReturnOfSale, ReturnOutcome } from '../db/returnSale.js';
 import { recordPayment } from '../db/recordPayment.js';
 import type { PaymentEvent, RecordPaymentOutcome } from '../db/recordPayment.js';
 import type { PaymentRef } from '../db/values.js';
@@ -32,14 +36,16 @@ export interface HoldActivities {
   expire(holdId: string): Promise<ExpireOutcome>;
   cancel(holdId: string, reason: string, actor: string): Promise<CancelOutcome>;
   extend(holdId: string, seconds: number, requestId: string, actor: string): Promise<ExtendOutcome>;
+  release(holdId: string, release: Release): Promise<ReleaseOutcome>;
   recordPayment(event: PaymentEvent): Promise<RecordPaymentOutcome>;
 }
 
-/** What becomes of money that confirms nothing. */
+/** What becomes of money that confirms nothing, or whose goods come back. */
 export interface MoneyActivities {
   requestRefund(payment: PaymentRef): Promise<RequestRefundOutcome>;
   decidePayment(payment: PaymentRef, decision: PaymentDecision): Promise<DecidePaymentOutcome>;
   sendRefund(payment: PaymentRef, cause: string): Promise<SentRefund>;
+  returnSale(request: ReturnOfSale): Promise<ReturnOutcome>;
 }
 
 export type Activities = HoldActivities & MoneyActivities;
@@ -76,16 +82,20 @@ export function createActivities(
       attempt(() => telling(cancel(db, holdId, reason, actor), { holds: [holdId] })),
     extend: (holdId, seconds, requestId, actor) =>
       attempt(() => telling(extend(db, holdId, seconds, requestId, actor), { holds: [holdId] })),
+    release: (holdId, request) =>
+      attempt(() => telling(release(db, holdId, request), { holds: [holdId] })),
     recordPayment: (event) => attempt(() => recordPayment(db, event)),
     requestRefund: (payment) => attempt(() => requestRefund(db, payment)),
     decidePayment: (payment, decision) =>
       attempt(() => telling(decidePayment(db, payment, decision), { payments: [payment] })),
     sendRefund: (payment, cause) => attempt(() => sendRefund(db, providers, payment, cause)),
+    returnSale: (request) =>
+      attempt(() => telling(returnSale(db, request), { holds: [request.holdId] })),
   };
 }
 
 /** Outcomes after which availability may be another one; refusals, and what was not due, change nothing. */
 const changing = new Set([
   ...['HELD', 'ALREADY', 'CONFIRMED', 'ALREADY_CONFIRMED', 'EXPIRED', 'CANCELLED', 'EXTENDED'],
-  'ACCEPTED_LATE',
+  ...['ACCEPTED_LATE', 'RELEASED', 'RETURNED'],
 ]);

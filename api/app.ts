@@ -26,6 +26,7 @@ import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
 import { createRates } from './rates.js';
 import type { Rates } from './rates.js';
+import { returnRoutes } from './returns.js';
 import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
 import { settlementRoutes } from './settlements.js';
@@ -63,6 +64,7 @@ export const routes: Route[] = [
   ...holdRoutes,
   ...holdChangeRoutes,
   ...cartRoutes,
+  ...returnRoutes,
   ...productRoutes,
   ...availabilityRoutes,
   ...stockRoutes,

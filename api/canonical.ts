@@ -27,7 +27,7 @@ export function canonical(
   idempotencyKey: string,
   salt: string,
 ): Checkout {
-  const lines = body.lines === undefined ? null : mergeLines(body.lines);
+  const lines = body.lines === undefined ? null : mergeLines(body.lines, 'checkout');
   const metadata = Object.entries(body.metadata ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
   const holdSeconds = body.hold_seconds ?? null;
   const form = [
@@ -52,14 +52,14 @@ export function canonical(
 }
 
 /** Stock and limits belong to the product, not to the line (B04); sorted as Postgres sorts. */
-function mergeLines(lines: Line[]): Line[] {
+export function mergeLines(lines: Line[], what: 'checkout' | 'release' | 'return'): Line[] {
   const sums = new Map<string, number>();
   for (const { sku, quantity } of lines) sums.set(sku, (sums.get(sku) ?? 0) + quantity);
   for (const [sku, quantity] of sums) {
     if (quantity > maxQuantity) {
       throw new Problem(
         'INVALID_QUANTITY',
-        `The lines of ${sku} add up to ${quantity}; at most 10,000 of one product fit a checkout.`,
+        `The lines of ${sku} add up to ${quantity}; at most 10,000 of one product fit a ${what}.`,
       );
     }
   }

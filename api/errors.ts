@@ -125,6 +125,16 @@ export const errors = {
     title: 'The hold has ended',
     whatToDo: 'Make a new hold under a new Idempotency-Key; an ended one is never renewed.',
   },
+  HOLD_NOT_CONFIRMED: {
+    status: 409,
+    title: 'The hold was not sold',
+    whatToDo: 'Only a confirmed hold is returned; an open one is cancelled or released.',
+  },
+  ALREADY_RETURNED: {
+    status: 409,
+    title: 'Everything of this hold has come back',
+    whatToDo: 'Read the hold: `returned` says how much of each line came back.',
+  },
   EXTENSION_LIMIT_REACHED: {
     status: 409,
     title: 'The hold can not be extended that far',
@@ -165,7 +175,12 @@ export const errors = {
     status: 422,
     title: 'Not a quantity',
     whatToDo:
-      'Send a whole JSON number: 1 to 10,000 for each product of a checkout (lines of one product are added up), a delta that is not 0 for an adjustment, or what was `counted` with what was `expected`.',
+      'Send a whole JSON number: 1 to 10,000 for each product of a checkout (lines of one product are added up), a delta that is not 0 for an adjustment, or what was `counted` with what was `expected`; at most what `lines` says for a release or a return.',
+  },
+  INVALID_REFUND: {
+    status: 422,
+    title: 'Not an amount that can go back',
+    whatToDo: 'Send `refund_minor` as a whole number of minor units, at most `left_minor`.',
   },
   INVALID_HOLD_SECONDS: {
     status: 422,

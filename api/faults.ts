@@ -18,6 +18,7 @@ const codeOfField = new Map<string, ErrorCode>([
   ['expected', 'INVALID_QUANTITY'],
   ['hold_seconds', 'INVALID_HOLD_SECONDS'],
   ['seconds', 'INVALID_HOLD_SECONDS'],
+  ['refund_minor', 'INVALID_REFUND'],
   ['reason', 'REASON_REQUIRED'],
 ]);
 

@@ -2,13 +2,16 @@ import { readHold } from '../db/readHold.js';
 import type { Hold } from '../db/readHold.js';
 import { readOpenHold } from '../db/openHolds.js';
 import type { OpenHold } from '../db/openHolds.js';
+import { readRelease } from '../db/readChange.js';
+import type { Line } from '../db/values.js';
 import { adoptionRequest } from '../workflows/contract.js';
 import type { Answers, Message, Sent } from '../workflows/contract.js';
 import type { Api } from './app.js';
+import { mergeLines } from './canonical.js';
 import type { Clock } from './clock.js';
 import { Problem } from './errors.js';
 import { holdId, isOf } from './holds.js';
-import { noHold, refusalCodes, refusalProblem } from './refusals.js';
+import { noHold, refusalCodes, refusalProblem, tooMany } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Call, Reply, Route } from './route.js';
 import * as schemas from './schemas.js';
@@ -84,9 +87,61 @@ export const holdChangeRoutes: Route[] = [
       return extended(await present(row, api, call.clock, sent), sent);
     },
   }),
+  route({
+    method: 'post',
+    path: '/v1/holds/:id/release',
+    summary: 'Give some lines or some units of a hold back; the last one closes it',
+    role: 'shop',
+    query: schemas.ownerQuery,
+    body: schemas.releaseBody,
+    idempotencyKey: 'optional',
+    answers: { 200: { description: 'Released, now or before by this key', schema: schemas.hold } },
+    codes: [
+      ...refusalCodes,
+      'HOLD_NOT_FOUND',
+      'INVALID_SKU',
+      'INVALID_QUANTITY',
+      'REASON_REQUIRED',
+      'IDEMPOTENCY_KEY_REUSED',
+      'HOLD_ALREADY_CONFIRMED',
+      'HOLD_ALREADY_CANCELLED',
+      'HOLD_EXPIRED',
+      'STOCK_LEDGER_BUSY',
+      'WORKFLOW_UNAVAILABLE',
+    ],
+    async handle(call, api) {
+      const lines = mergeLines(call.body.lines, 'release');
+      const row = await openHold(call, api);
+      const { reason } = call.body;
+      const requestId = call.idempotencyKey ?? call.requestId;
+      const sent: Sent<Answers['release']> =
+        row.status === 'HELD'
+          ? await tell(call, api, row, {
+              kind: 'release',
+              lines,
+              reason,
+              actor: call.actor,
+              requestId,
+            })
+          : { outcome: 'ENDED' };
+      const hold = await present(row, api, call.clock, sent);
+      if (sent.outcome === 'ANSWERED') return released(hold, sent.answer, call.body.lines);
+      // Its workflow has ended, perhaps by this very release, whose answer was lost.
+      const before = await readRelease(
+        api.db,
+        row.holdId,
+        requestId,
+        { lines, reason },
+        call.clock.left(),
+      );
+      if (before === 'SAME') return ok(showHold(hold));
+      if (before === 'OTHER') throw otherChange();
+      throw hold.status === 'HELD' ? changing() : ended(hold);
+    },
+  }),
 ];
 
-/** Cancel and extend begin with the row: a message starts only holds that Postgres knows. */
+/** Every change begins with the row: a message starts only holds that Postgres knows. */
 async function openHold(
   { params, query, clock }: Call<{ buyer_id?: string | undefined }>,
   { db }: Api,
@@ -96,7 +151,7 @@ async function openHold(
   return row;
 }
 
-function tell<Kind extends 'cancel' | 'extend'>(
+function tell<Kind extends 'cancel' | 'extend' | 'release'>(
   { clock }: Call,
   { holds, send }: Api,
   row: OpenHold,
@@ -164,14 +219,50 @@ function extended(hold: Hold, sent: Sent<Answers['extend']>): Reply {
       case 'KEY_REUSED':
         throw new Problem(
           'IDEMPOTENCY_KEY_REUSED',
-          'This Idempotency-Key was used to extend this hold by other seconds.',
+          'This Idempotency-Key was used for another change of this hold.',
         );
       case 'ALREADY':
         break;
     }
   }
   if (hold.status !== 'HELD') throw ended(hold);
-  throw new Problem('STOCK_LEDGER_BUSY', 'The hold is being changed.');
+  throw changing();
+}
+
+function released(hold: Hold, answer: Answers['release'], asked: Line[]): Reply {
+  switch (answer.outcome) {
+    case 'RELEASED':
+      return ok(showHold(hold));
+    case 'INVALID_QUANTITY':
+      throw tooMany(
+        asked,
+        answer.lines.map(({ held, ...line }) => ({ ...line, most: held })),
+        'held',
+      );
+    case 'EXPIRED':
+      throw new Problem('HOLD_EXPIRED', `The hold ended at ${hold.expiresAt}.`);
+    case 'KEY_REUSED':
+      throw otherChange();
+    case 'REASON_REQUIRED':
+      throw new Problem('REASON_REQUIRED', 'Say why in `reason`.');
+    case 'MISSING':
+      throw noHold();
+    case 'PAYMENT_PENDING':
+      throw new Problem('STOCK_LEDGER_BUSY', 'A payment for this hold is being confirmed.');
+    case 'ALREADY':
+      throw hold.status === 'HELD' ? changing() : ended(hold);
+  }
+}
+
+function changing(): Problem {
+  return new Problem('STOCK_LEDGER_BUSY', 'The hold is being changed.');
+}
+
+function otherChange(): Problem {
+  return new Problem(
+    'IDEMPOTENCY_KEY_REUSED',
+    'This Idempotency-Key was used for another change of this hold.',
+  );
 }
 
 /** Why nothing can be done with a hold that has ended. */

@@ -7,10 +7,11 @@ import type { Logger } from 'pino';
 import { openDatabase } from '../db/database.js';
 import type { Database } from '../db/database.js';
 import { checkSchema, SchemaMismatch } from '../db/migrate.js';
-import { listUnsettledPayments } from '../db/openHolds.js';
+import { listUnsentRefunds, listUnsettledPayments } from '../db/openHolds.js';
 import {
   checkSearchAttributes,
   connect,
+  sendRefund,
   sendSettle,
   taskQueuePrefix,
 } from '../workflows/contract.js';
@@ -105,7 +106,8 @@ async function learnWhetherIndexed(
 
 /**
  * Once, as soon as Postgres and Temporal answer: payments that were stored for a hold that has
- * ended, but that nobody was told of because Temporal was away. There is no polling afterwards.
+ * ended, but that nobody was told of because Temporal was away, and money of returns whose workflow
+ * was lost. There is no polling afterwards.
  */
 async function settleLeftOvers(
   db: Database,
@@ -123,8 +125,13 @@ async function settleLeftOvers(
         const { outcome } = await sendSettle(holds, holdId, payment, { withinMs: 4000 });
         if (outcome !== 'SENT') left += 1;
       }
+      for (const { holdId, ...refund } of await listUnsentRefunds(db)) {
+        if (stopped.aborted) return;
+        const { outcome } = await sendRefund(holds, holdId, refund, { withinMs: 4000 });
+        if (outcome !== 'SENT') left += 1;
+      }
       if (left === 0) return;
-      logger.warn({ left }, 'payments wait to be settled until Temporal answers');
+      logger.warn({ left }, 'payments and refunds wait until Temporal answers');
     } catch (error) {
       if (error instanceof SchemaMismatch) {
         logger.fatal(error.message);

@@ -91,6 +91,27 @@ export function holdTooLong(maxHoldSeconds: number): Problem {
   );
 }
 
+/** More units than there are to be had, of which line; `most` is 0 for a product that is not there. */
+export function tooMany(
+  asked: { sku: string }[],
+  lines: { sku: string; requested: number; most: number }[],
+  what: 'held' | 'sold and not returned',
+): Problem {
+  const words = lines.map(
+    ({ sku, requested, most }) => `${requested} of ${sku} asked, ${most} ${what}`,
+  );
+  return new Problem('INVALID_QUANTITY', `Nothing was changed: ${words.join('; ')}.`, {
+    members: {
+      lines: lines.map(({ sku, requested, most }) => ({ sku, requested, available: most })),
+      errors: lines.map(({ sku, most }) => ({
+        in: 'body',
+        field: `lines[${asked.findIndex((line) => line.sku === sku)}].quantity`,
+        detail: `must be at most ${most}`,
+      })),
+    },
+  });
+}
+
 export function noHold(): Problem {
   return new Problem('HOLD_NOT_FOUND', 'There is no such hold.');
 }

@@ -80,16 +80,18 @@ const metadata = z
 // ---------------------------------------------------------------------------------------------
 // Requests
 
+const lines = z
+  .array(z.strictObject({ sku, quantity: quantity(maxQuantity) }), {
+    error: 'must be a list of 1 to 50 lines {sku, quantity}',
+  })
+  .min(1, { error: 'must have at least one line' })
+  .max(50, { error: 'must have at most 50 lines' })
+  .meta({ description: 'Lines of the same product are added up.' });
+
 export const checkoutBody = z
   .strictObject({
     buyer_id: buyerId,
-    lines: z
-      .array(z.strictObject({ sku, quantity: quantity(maxQuantity) }), {
-        error: 'must be a list of 1 to 50 lines {sku, quantity}',
-      })
-      .min(1, { error: 'must have at least one line' })
-      .max(50, { error: 'must have at most 50 lines' })
-      .meta({ description: 'Lines of the same product are added up.' }),
+    lines,
     hold_seconds: seconds
       .optional()
       .meta({ description: "At most the products' smallest max_hold_seconds; theirs if missing." }),
@@ -114,6 +116,25 @@ export const decisionBody = z
   .strictObject({ decision: z.enum(['accept', 'refund']), reason })
   .meta({ id: 'Decision' });
 export const extendBody = z.strictObject({ seconds }).meta({ id: 'Extend' });
+
+export const releaseBody = z.strictObject({ lines, reason }).meta({ id: 'Release' });
+
+const refundError = 'must be a whole number of minor units, at least 0';
+export const returnBody = z
+  .strictObject({
+    reason,
+    lines: lines.optional().meta({
+      description: 'What came back; without it everything that has not come back yet.',
+    }),
+    restock: z.boolean({ error: 'must be true or false' }).meta({
+      description: 'Whether the units can be sold again; else they stay counted as sold.',
+    }),
+    refund_minor: z.int({ error: refundError }).min(0, { error: refundError }).optional().meta({
+      description:
+        'What goes back to the buyer, 0 for nothing. Without it the price of the units in the order; for a hold without prices all that is left of the payment when everything is back.',
+    }),
+  })
+  .meta({ id: 'Return' });
 
 const maxUnits = 2_000_000_000;
 const reference = z.string().min(1).max(200);
@@ -472,6 +493,14 @@ export const paymentEvent = z
 
 const time = z.string().meta({ format: 'date-time', example: '2026-01-31T12:00:00.000Z' });
 
+const lineUnits = {
+  quantity: z.int().meta({
+    description: 'What is held or sold; what was asked is this and `released`.',
+  }),
+  released: z.int().meta({ description: 'Given back before it was paid.' }),
+  returned: z.int().meta({ description: 'Of what was sold, how much came back.' }),
+};
+
 const allocation = z.object({ bin: z.string(), quantity: z.int() });
 
 export const payment = z
@@ -541,9 +570,7 @@ export const hold = z
     id: z.uuid(),
     status: holdStatus,
     buyer_id: z.string(),
-    lines: z.array(
-      z.object({ sku: z.string(), quantity: z.int(), allocations: z.array(allocation) }),
-    ),
+    lines: z.array(z.object({ sku: z.string(), ...lineUnits, allocations: z.array(allocation) })),
     created_at: time,
     expires_at: time.nullable(),
     expires_in_seconds: z.int(),
@@ -570,7 +597,7 @@ export const order = z
     lines: z.array(
       z.object({
         sku: z.string(),
-        quantity: z.int(),
+        ...lineUnits,
         unit_price: money.nullable(),
         allocations: z.array(allocation),
       }),
@@ -610,6 +637,33 @@ export const cart = z
       .meta({ description: 'Of the priced lines, by currency; an order can have only one.' }),
   })
   .meta({ id: 'Cart' });
+
+export const returned = z
+  .object({
+    hold,
+    lines: z.array(z.object({ sku: z.string(), quantity: z.int() })),
+    restock: z.boolean(),
+    refund: z
+      .object({
+        provider: z.string(),
+        payment_id: z.string(),
+        cause: z.string(),
+        amount_minor: z.int(),
+        currency: z.string(),
+        workflow_id: z.string(),
+      })
+      .nullable()
+      .meta({
+        description:
+          'The refund that was asked for; what became of it is at /v1/payments/{provider}/{payment_id}.',
+      }),
+    no_refund: z.enum(['NOT_ASKED', 'NOTHING_LEFT', 'TAKEN_BACK']).nullable().meta({
+      description:
+        'Why there is no refund. TAKEN_BACK: the provider had sent the money back before.',
+    }),
+    workflow_id: z.string(),
+  })
+  .meta({ id: 'Returned' });
 
 export const claiming = z
   .object({

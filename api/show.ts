@@ -13,6 +13,7 @@ import type { StockedBin } from '../db/readStock.js';
 import type { ProductSettings } from '../db/product.js';
 import type { z } from 'zod';
 import type * as schemas from './schemas.js';
+import type { ReturnRefund } from '../db/returnSale.js';
 import type { Payment, UnmatchedEvent } from '../db/readPayment.js';
 import { refundWorkflowId, settleWorkflowId, workflowId } from '../workflows/contract.js';
 import { refusalProblem } from './refusals.js';
@@ -24,7 +25,13 @@ export function showHold(hold: Hold): z.infer<typeof schemas.hold> {
     id: hold.id,
     status: hold.status,
     buyer_id: hold.buyerId,
-    lines: hold.lines.map(({ sku, quantity, allocations }) => ({ sku, quantity, allocations })),
+    lines: hold.lines.map(({ sku, quantity, released, returned, allocations }) => ({
+      sku,
+      quantity,
+      released,
+      returned,
+      allocations,
+    })),
     created_at: hold.createdAt,
     expires_at: hold.expiresAt,
     expires_in_seconds: hold.expiresInSeconds,
@@ -49,9 +56,11 @@ export function showOrder(
     order_number: order.orderNumber,
     status: order.status,
     buyer_id: hold.buyerId,
-    lines: hold.lines.map(({ sku, quantity, unitPriceMinor, allocations }) => ({
+    lines: hold.lines.map(({ sku, quantity, released, returned, unitPriceMinor, allocations }) => ({
       sku,
       quantity,
+      released,
+      returned,
       unit_price: money(unitPriceMinor, order.currency),
       allocations,
     })),
@@ -127,6 +136,19 @@ export function showPaymentRecord(payment: Payment): z.infer<typeof schemas.paym
       received_at: receivedAt,
     })),
     workflow_id: settleWorkflowId(payment),
+  };
+}
+
+export function showReturnRefund(
+  refund: ReturnRefund,
+): z.infer<typeof schemas.returned.shape.refund> {
+  return {
+    provider: refund.provider,
+    payment_id: refund.paymentId,
+    cause: refund.cause,
+    amount_minor: refund.amountMinor,
+    currency: refund.currency,
+    workflow_id: refundWorkflowId(refund, refund.cause),
   };
 }
 

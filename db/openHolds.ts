@@ -1,4 +1,5 @@
 import type { Database } from './database.js';
+import type { ReturnRefund } from './returnSale.js';
 import type { PaymentRef } from './values.js';
 
 /** What a workflow needs to be started for a hold that already has a row. */
@@ -22,7 +23,7 @@ export function listOpenHolds(
       select h.id as "holdId", h.buyer_id as "buyerId", h.idempotency_key as "idempotencyKey",
         h.request_hash as "requestHash",
         (select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
-         from tahan.hold_lines l where l.hold_id = h.id) as lines
+         from tahan.hold_lines l where l.hold_id = h.id and l.quantity > 0) as lines
       from tahan.holds h
       where h.status = 'HELD' and ($1::uuid is null or h.id > $1)
       order by h.id limit $2::int`,
@@ -43,7 +44,7 @@ export async function readOpenHold(
         select h.id as "holdId", h.buyer_id as "buyerId", h.idempotency_key as "idempotencyKey",
           h.request_hash as "requestHash", h.status,
           coalesce((select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
-           from tahan.hold_lines l where l.hold_id = h.id), '[]') as lines
+           from tahan.hold_lines l where l.hold_id = h.id and l.quantity > 0), '[]') as lines
         from tahan.holds h where h.id = $1::uuid`,
       values: [holdId],
     },
@@ -65,6 +66,23 @@ export function listUnsettledPayments(db: Database): Promise<(PaymentRef & { hol
       where (p.settlement is null and p.status = 'succeeded' and h.status <> 'HELD')
         or p.settlement in ('REFUND_DUE', 'NEEDS_REVIEW')
       order by p.created_at, p.provider, p.payment_id`,
+    values: [],
+  });
+}
+
+/**
+ * Refunds of returns that are still to be sent, or whose answer is not known: their workflow may have
+ * been lost. Read once when API or worker starts. Those of settlements start with their settlement.
+ */
+export function listUnsentRefunds(db: Database): Promise<(ReturnRefund & { holdId: string })[]> {
+  return db.reads.rows<ReturnRefund & { holdId: string }>({
+    name: 'unsent_refunds',
+    text: `
+      select r.provider, r.payment_id as "paymentId", p.hold_id as "holdId", r.cause,
+        r.amount_minor::float8 as "amountMinor", p.currency
+      from tahan.refunds r join tahan.payments p using (provider, payment_id)
+      where r.state in ('REQUESTED', 'CALLED') and r.cause <> 'settlement'
+      order by r.created_at, r.provider, r.payment_id, r.cause`,
     values: [],
   });
 }

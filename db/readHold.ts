@@ -32,7 +32,12 @@ export interface Hold {
   refusal: ClaimRefusal | null;
   lines: {
     sku: string;
+    /** What is promised or sold; what was asked is this and `released`. */
     quantity: number;
+    /** Given back before it was paid (B13). */
+    released: number;
+    /** Of what was sold, how much came back (R09). */
+    returned: number;
     unitPriceMinor: number | null;
     allocations: { bin: string; quantity: number }[];
   }[];

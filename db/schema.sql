@@ -79,11 +79,17 @@ create table tahan.hold_lines (
   quantity integer not null,
   unit_price_minor bigint,
   open_until timestamp with time zone,
+  released integer not null default 0,
+  returned integer not null default 0,
   constraint hold_lines_once PRIMARY KEY (hold_id, sku),
+  constraint hold_lines_asked_range CHECK ((((quantity + released) >= 1) AND ((quantity + released) <= 10000))),
+  constraint hold_lines_empty_is_closed CHECK (((quantity > 0) OR (open_until IS NULL))),
   constraint hold_lines_of_hold FOREIGN KEY (hold_id) REFERENCES tahan.holds(id),
   constraint hold_lines_of_product FOREIGN KEY (sku) REFERENCES tahan.products(sku),
   constraint hold_lines_price_not_negative CHECK (((unit_price_minor IS NULL) OR (unit_price_minor >= 0))),
-  constraint hold_lines_quantity_range CHECK (((quantity >= 1) AND (quantity <= 10000)))
+  constraint hold_lines_quantity_not_negative CHECK ((quantity >= 0)),
+  constraint hold_lines_released_not_negative CHECK ((released >= 0)),
+  constraint hold_lines_returned_range CHECK (((returned >= 0) AND (returned <= quantity)))
 );
 
 create table tahan.holds (
@@ -259,7 +265,7 @@ create table tahan.refunds (
   constraint refunds_once PRIMARY KEY (provider, payment_id, cause),
   constraint refunds_amount_positive CHECK ((amount_minor > 0)),
   constraint refunds_called_when_counted CHECK (((calls > 0) = (first_called_at IS NOT NULL))),
-  constraint refunds_cause_form CHECK (((cause = 'settlement'::text) OR (cause ~ '^return:.{1,200}$'::text))),
+  constraint refunds_cause_form CHECK (((cause = 'settlement'::text) OR (cause ~ '^return:.{1,255}$'::text))),
   constraint refunds_executed_after_call CHECK (((state <> ALL (ARRAY['CALLED'::text, 'EXECUTED'::text, 'REFUSED'::text])) OR (calls > 0))),
   constraint refunds_key_once UNIQUE (key),
   constraint refunds_not_needed_uncalled CHECK (((state <> 'NOT_NEEDED'::text) OR (calls = 0))),
@@ -319,6 +325,8 @@ CREATE INDEX payments_by_hold ON tahan.payments USING btree (hold_id);
 CREATE UNIQUE INDEX payments_one_accepted ON tahan.payments USING btree (hold_id) WHERE (settlement = ANY (ARRAY['APPLIED'::text, 'ACCEPTED_LATE'::text]));
 
 CREATE INDEX payments_to_settle ON tahan.payments USING btree (created_at) WHERE ((settlement IS NULL) OR (settlement = ANY (ARRAY['REFUND_DUE'::text, 'NEEDS_REVIEW'::text])));
+
+CREATE INDEX refunds_to_send ON tahan.refunds USING btree (created_at) WHERE ((state = ANY (ARRAY['REQUESTED'::text, 'CALLED'::text])) AND (cause <> 'settlement'::text));
 
 CREATE INDEX setting_changes_by_what ON tahan.setting_changes USING btree (what, id DESC);
 
@@ -536,6 +544,26 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.ask_again(p_payment tahan.payments, p_cause text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+begin
+  update tahan.refunds r set state = 'REQUESTED', updated_at = tahan.tahan_clock()
+  where r.provider = p_payment.provider and r.payment_id = p_payment.payment_id and r.cause = p_cause
+    and r.state = 'REFUSED' and p_payment.settlement in ('APPLIED', 'ACCEPTED_LATE')
+    and r.amount_minor <= tahan.left_of_payment(p_payment);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.asked_lines(p_lines jsonb)
+ RETURNS TABLE(sku text, quantity bigint)
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select l.sku collate "C", l.quantity from jsonb_to_recordset(p_lines) as l (sku text, quantity bigint)
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.availability(p_skus text[], p_bins boolean DEFAULT false)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -614,6 +642,12 @@ begin
     update refunds r set state = v_refund.state, detail = 'reported by the provider', updated_at = v_now
     where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
   end if;
+  if p_cause <> 'settlement' and v_refund.state = 'REQUESTED' and v_refund.calls = 0
+    and v_payment.settlement in ('NEEDS_REVIEW', 'REFUNDED') then
+    v_refund.state := 'NOT_NEEDED';
+    update refunds r set state = v_refund.state, detail = 'reported by the provider', updated_at = v_now
+    where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  end if;
   if v_refund.state not in ('REQUESTED', 'CALLED') then
     return jsonb_build_object('outcome', 'DONE', 'state', v_refund.state);
   end if;
@@ -651,7 +685,7 @@ CREATE OR REPLACE FUNCTION tahan.bought_units(p_buyer_id text, p_sku text)
  RETURNS bigint
  LANGUAGE sql
 AS $function$
-  select coalesce(sum(l.quantity), 0)
+  select coalesce(sum(l.quantity - l.returned), 0)
   from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
   where h.buyer_id = p_buyer_id and h.status in ('HELD', 'CONFIRMED') and l.sku = p_sku
 $function$;
@@ -1288,7 +1322,7 @@ begin
     v_waiting_for := 'STOCK';
     if v_hold.status = 'EXPIRED' then
       select over_limit(v_hold.buyer_id, array_agg(l.sku order by l.sku), array_agg(l.quantity order by l.sku))
-      into v_over from hold_lines l where l.hold_id = v_hold.id;
+      into v_over from hold_lines l where l.hold_id = v_hold.id and l.quantity > 0;
       if v_over is not null then
         return jsonb_build_object('outcome', 'BUYER_LIMIT', 'sku', v_over[1]);
       end if;
@@ -1403,7 +1437,8 @@ begin
   v_now := tahan_clock();
   select r.answer, (r.request ->> 'extend')::integer into v_known, v_asked from requests r
   where r.scope = 'hold ' || p_hold_id and r.request_id = p_request_id;
-  if v_asked <> p_seconds then
+  -- The id of a release or a return of this hold is known too, and asked for no seconds.
+  if v_known is not null and v_asked is distinct from p_seconds then
     return jsonb_build_object('outcome', 'KEY_REUSED');
   end if;
   if v_known is not null and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then
@@ -1421,7 +1456,7 @@ begin
   end if;
 
   select t.max_extensions, t.max_hold_seconds into v_terms
-  from claim_terms((select array_agg(l.sku) from hold_lines l where l.hold_id = p_hold_id)) t;
+  from claim_terms((select array_agg(l.sku) from hold_lines l where l.hold_id = p_hold_id and l.quantity > 0)) t;
   v_largest := case when v_hold.extensions >= v_terms.max_extensions then 0 else
     greatest(0, floor(extract(epoch from
       v_hold.created_at + v_terms.max_hold_seconds * interval '1 second' - v_hold.expires_at)))::integer end;
@@ -1433,7 +1468,7 @@ begin
     set expires_at = h.expires_at + p_seconds * interval '1 second', extensions = h.extensions + 1
     where h.id = p_hold_id
     returning h.* into v_hold;
-    update hold_lines l set open_until = v_hold.expires_at where l.hold_id = p_hold_id;
+    update hold_lines l set open_until = v_hold.expires_at where l.hold_id = p_hold_id and l.quantity > 0;
     v_answer := jsonb_build_object('outcome', 'EXTENDED', 'expiresAt', instant(v_hold.expires_at),
       'remainingMs', ms_until(v_hold.expires_at, v_now), 'extensions', v_hold.extensions);
   end if;
@@ -1678,6 +1713,15 @@ CREATE OR REPLACE FUNCTION tahan.late_settlement(p_policy text)
  IMMUTABLE
 AS $function$ select case p_policy when 'review' then 'NEEDS_REVIEW' else 'REFUND_DUE' end $function$;
 
+CREATE OR REPLACE FUNCTION tahan.left_of_payment(p_payment tahan.payments)
+ RETURNS bigint
+ LANGUAGE sql
+AS $function$
+  select p_payment.amount_minor - coalesce(sum(r.amount_minor), 0)::bigint from tahan.refunds r
+  where r.provider = p_payment.provider and r.payment_id = p_payment.payment_id
+    and r.state not in ('REFUSED', 'NOT_NEEDED')
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.lines_of_hold(p_hold_id uuid)
  RETURNS jsonb
  LANGUAGE sql
@@ -1736,6 +1780,32 @@ begin
   perform tahan.lock_holds(array[v_hold], clock_timestamp() + p_budget_ms * interval '1 millisecond', null);
   select p.* into v_payment from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
   return v_payment;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.merged_lines(p_lines jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+declare
+  v_lines jsonb;
+  v_smallest integer;
+  v_missing boolean;
+begin
+  select jsonb_agg(jsonb_build_object('sku', m.sku, 'quantity', m.quantity) order by m.sku),
+    min(m.smallest), bool_or(m.missing)
+  into v_lines, v_smallest, v_missing
+  from (
+    select l.sku collate "C" as sku, sum(l.quantity) as quantity, min(l.quantity) as smallest,
+      bool_or(l.quantity is null or l.sku is null) as missing
+    from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)
+    group by 1
+  ) m;
+  if v_lines is null or v_missing or v_smallest < 1 then
+    raise exception 'these are no lines: %', left(p_lines::text, 200) using errcode = '22023';
+  end if;
+  return v_lines;
 end
 $function$;
 
@@ -1898,11 +1968,31 @@ AS $function$
     select h.id
     from tahan.holds h
     where h.buyer_id = p_buyer_id and h.status = 'HELD' and h.expires_at <= p_now
-      and exists (select from tahan.hold_lines l where l.hold_id = h.id and l.sku = any (p_over))
+      and exists (
+        select from tahan.hold_lines l where l.hold_id = h.id and l.sku = any (p_over) and l.quantity > 0)
       and not exists (
         select from tahan.payments p
         where p.hold_id = h.id and p.status = 'succeeded' and p.in_time and p.settlement is null)
   ) o
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.parts_of(p_hold_id uuid, p_lines jsonb, p_sold boolean, OUT bins bigint[], OUT parts integer[])
+ RETURNS record
+ LANGUAGE sql
+AS $function$
+  select coalesce(array_agg(c.bin_id order by c.sku, c.bin_id), '{}'),
+    coalesce(array_agg(least(c.units, c.wanted - c.before)::integer order by c.sku, c.bin_id), '{}')
+  from (
+    select b.sku, a.bin_id, a.units, w.quantity as wanted,
+      coalesce(sum(a.units) over (
+        partition by b.sku order by a.bin_id desc rows between unbounded preceding and 1 preceding), 0) as before
+    from (
+      select x.bin_id, x.quantity - case when p_sold then x.returned else 0 end as units
+      from tahan.allocations x where x.hold_id = p_hold_id) a
+    join tahan.bins b on b.id = a.bin_id
+    join tahan.asked_lines(p_lines) w on w.sku = b.sku
+  ) c
+  where c.units > 0 and c.wanted > c.before
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.pending_payment(p_hold_id uuid)
@@ -2208,12 +2298,17 @@ begin
     v_outcome := 'RECORDED';
     v_payment.status := 'refunded';
     v_payment.amount_minor := case when v_payment.received_at is null then p_amount_minor else v_payment.amount_minor end;
-    -- The money is back, but a confirmed hold keeps its units until an operator has looked.
-    v_payment.settlement_reason := case
-      when v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then 'RETURNED'
-      else coalesce(v_payment.settlement_reason, 'RETURNED') end;
-    v_payment.settlement := case
-      when v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then 'NEEDS_REVIEW' else 'REFUNDED' end;
+    -- The money is back, but a confirmed hold keeps its units until an operator has looked; not when
+    -- it is we who sent all of it back, for returns: there is nothing to look at.
+    if v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then
+      if sent_for_returns(p_provider, p_payment_id) < v_payment.amount_minor then
+        v_payment.settlement_reason := 'RETURNED';
+        v_payment.settlement := 'NEEDS_REVIEW';
+      end if;
+    else
+      v_payment.settlement_reason := coalesce(v_payment.settlement_reason, 'RETURNED');
+      v_payment.settlement := 'REFUNDED';
+    end if;
   end if;
   if v_outcome = 'RECORDED' then
     update payments p
@@ -2227,6 +2322,38 @@ begin
     'settlement', v_payment.settlement, 'settlementReason', v_payment.settlement_reason);
 exception
   when lock_not_available then perform raise_busy('HOLD');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.refund_due(p_hold tahan.holds, p_payment tahan.payments, p_lines jsonb, p_all boolean, p_asked bigint)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_left bigint := tahan.left_of_payment(p_payment);
+  v_amount bigint := p_asked;
+begin
+  -- The provider has sent the money back by itself: there is nothing of it that we could send.
+  if p_payment.settlement not in ('APPLIED', 'ACCEPTED_LATE') then
+    return jsonb_build_object('amountMinor', 0, 'noRefund', 'TAKEN_BACK');
+  end if;
+  if v_amount is null then
+    select case when o.total_minor is not null then (
+      select sum(l.unit_price_minor * w.quantity)
+      from tahan.asked_lines(p_lines) w join tahan.hold_lines l on l.hold_id = p_hold.id and l.sku = w.sku)
+    end into v_amount
+    from tahan.orders o where o.hold_id = p_hold.id;
+    v_amount := coalesce(v_amount, case when p_all then v_left end);
+    if v_amount is null then
+      return jsonb_build_object('outcome', 'REFUND_REQUIRED', 'leftMinor', v_left, 'currency', p_payment.currency);
+    end if;
+  end if;
+  if v_amount > v_left then
+    return jsonb_build_object('outcome', 'REFUND_TOO_LARGE', 'amountMinor', v_amount, 'leftMinor', v_left,
+      'currency', p_payment.currency);
+  end if;
+  return jsonb_build_object('amountMinor', v_amount,
+    'noRefund', case when v_amount = 0 then case when p_asked = 0 then 'NOT_ASKED' else 'NOTHING_LEFT' end end);
 end
 $function$;
 
@@ -2309,6 +2436,102 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.release(p_hold_id uuid, p_lines jsonb, p_reason text, p_actor text, p_request_id text, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_waiting_for text := 'HOLD';
+  v_lines jsonb := merged_lines(p_lines);
+  v_request jsonb := jsonb_build_object('release', v_lines, 'reason', p_reason);
+  v_hold holds;
+  v_known requests;
+  v_pending jsonb;
+  v_now timestamptz;
+  v_faults jsonb;
+  v_all boolean;
+  v_bins bigint[];
+  v_parts integer[];
+  v_answer jsonb;
+begin
+  perform require_read_committed();
+  if p_reason is null or p_reason !~ '\S' then
+    return jsonb_build_object('outcome', 'REASON_REQUIRED');
+  end if;
+  perform lock_holds(array[p_hold_id], v_budget_ends, null);
+  select h.* into v_hold from holds h where h.id = p_hold_id;
+  if not found then
+    return jsonb_build_object('outcome', 'MISSING');
+  end if;
+  select r.* into v_known from requests r
+  where r.scope = 'hold ' || p_hold_id and r.request_id = p_request_id;
+  if found then
+    return case when v_known.request = v_request then v_known.answer
+      else jsonb_build_object('outcome', 'KEY_REUSED') end;
+  end if;
+  if v_hold.status <> 'HELD' then
+    return jsonb_build_object('outcome', 'ALREADY', 'status', v_hold.status);
+  end if;
+  v_pending := pending_payment(p_hold_id);
+  if v_pending is not null then
+    return jsonb_build_object('outcome', 'PAYMENT_PENDING', 'payment', v_pending);
+  end if;
+  v_now := tahan_clock();
+  if v_hold.expires_at <= v_now then
+    return jsonb_build_object('outcome', 'EXPIRED');
+  end if;
+  -- Under the hold's lock: what was held a moment before may be released by now.
+  select jsonb_agg(jsonb_build_object('sku', w.sku, 'requested', w.quantity, 'held', coalesce(l.quantity, 0)) order by w.sku)
+  into v_faults
+  from asked_lines(v_lines) w left join hold_lines l on l.hold_id = p_hold_id and l.sku = w.sku
+  where w.quantity > coalesce(l.quantity, 0);
+  if v_faults is not null then
+    return jsonb_build_object('outcome', 'INVALID_QUANTITY', 'lines', v_faults);
+  end if;
+  v_all := not exists (
+    select from hold_lines l left join asked_lines(v_lines) w on w.sku = l.sku
+    where l.hold_id = p_hold_id and l.quantity > coalesce(w.quantity, 0));
+
+  select p.bins, p.parts into v_bins, v_parts from parts_of(p_hold_id, v_lines, false) p;
+  v_waiting_for := 'STOCK';
+  perform lock_bins(v_bins, v_budget_ends, null);
+  v_now := greatest(v_now, tahan_clock());
+  if v_all then
+    perform give_back(p_hold_id, 'CANCELLED', p_reason, p_actor, v_now);
+    v_answer := jsonb_build_object('outcome', 'RELEASED', 'status', 'CANCELLED', 'left', '[]'::jsonb);
+  else
+    for i in 1 .. cardinality(v_bins) loop
+      perform move_units(v_bins[i], 'release_reservation', v_parts[i], p_hold_id, p_request_id,
+        p_reason, p_actor, '{}', v_now);
+      delete from allocations a
+      where a.hold_id = p_hold_id and a.bin_id = v_bins[i] and a.quantity = v_parts[i];
+      update allocations a set quantity = a.quantity - v_parts[i]
+      where a.hold_id = p_hold_id and a.bin_id = v_bins[i];
+    end loop;
+    update hold_lines l
+    set quantity = l.quantity - w.quantity, released = l.released + w.quantity,
+      open_until = case when l.quantity > w.quantity then l.open_until end
+    from asked_lines(v_lines) w
+    where l.hold_id = p_hold_id and l.sku = w.sku;
+    update orders o set total_minor = (
+      select sum(l.unit_price_minor * l.quantity) from hold_lines l where l.hold_id = p_hold_id)
+    where o.hold_id = p_hold_id;
+    select jsonb_build_object('outcome', 'RELEASED', 'status', 'HELD',
+      'left', jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku))
+    into v_answer
+    from hold_lines l where l.hold_id = p_hold_id and l.quantity > 0;
+  end if;
+  insert into requests (scope, request_id, request, answer, created_at)
+  values ('hold ' || p_hold_id, p_request_id, v_request, v_answer, v_now);
+  return v_answer;
+exception
+  when lock_not_available then perform raise_busy(v_waiting_for);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.remove_cart_line(p_buyer_id text, p_sku text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2357,8 +2580,7 @@ begin
     return jsonb_build_object('outcome', 'REQUESTED', 'cause', 'settlement', 'amountMinor', v_refund.amount_minor,
       'currency', v_payment.currency);
   end if;
-  select v_payment.amount_minor - coalesce(sum(r.amount_minor), 0) into v_left from refunds r
-  where r.provider = p_provider and r.payment_id = p_payment_id and r.state not in ('REFUSED', 'NOT_NEEDED');
+  v_left := left_of_payment(v_payment);
   if v_left <= 0 then
     -- A payment of nothing, or one that returns have given back before: no call, and it is over.
     update payments p set settlement = 'REFUNDED' where p.provider = p_provider and p.payment_id = p_payment_id;
@@ -2396,6 +2618,107 @@ AS $function$
       p_reference, p_budget_ms) end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.return_sale(p_hold_id uuid, p_lines jsonb, p_reason text, p_actor text, p_request_id text, p_restock boolean, p_refund_minor bigint, p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_waiting_for text := 'HOLD';
+  v_cause text := 'return:' || p_request_id;
+  v_lines jsonb := case when p_lines is not null then merged_lines(p_lines) end;
+  v_request jsonb := jsonb_build_object('return', v_lines, 'reason', p_reason, 'restock', p_restock,
+    'refundMinor', p_refund_minor);
+  v_hold holds;
+  v_known requests;
+  v_payment payments;
+  v_faults jsonb;
+  v_left jsonb;
+  v_due jsonb;
+  v_refund jsonb;
+  v_bins bigint[];
+  v_parts integer[];
+  v_now timestamptz;
+  v_answer jsonb;
+begin
+  perform require_read_committed();
+  if p_reason is null or p_reason !~ '\S' then
+    return jsonb_build_object('outcome', 'REASON_REQUIRED');
+  end if;
+  if p_refund_minor < 0 then
+    raise exception 'a refund of %', p_refund_minor using errcode = '22023';
+  end if;
+  perform lock_holds(array[p_hold_id], v_budget_ends, null);
+  select h.* into v_hold from holds h where h.id = p_hold_id;
+  if not found then
+    return jsonb_build_object('outcome', 'MISSING');
+  end if;
+  select p.* into v_payment from payments p
+  where p.provider = v_hold.payment_provider and p.payment_id = v_hold.payment_id;
+  select r.* into v_known from requests r
+  where r.scope = 'hold ' || p_hold_id and r.request_id = p_request_id;
+  if found then
+    if v_known.request <> v_request then
+      return jsonb_build_object('outcome', 'KEY_REUSED');
+    end if;
+    perform ask_again(v_payment, v_cause);
+    return v_known.answer;
+  end if;
+  if v_hold.status <> 'CONFIRMED' then
+    return jsonb_build_object('outcome', 'NOT_CONFIRMED', 'status', v_hold.status);
+  end if;
+
+  select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity - l.returned) order by l.sku)
+  into v_left
+  from hold_lines l where l.hold_id = p_hold_id and l.quantity > l.returned;
+  if v_left is null then
+    return jsonb_build_object('outcome', 'ALREADY_RETURNED');
+  end if;
+  v_lines := coalesce(v_lines, v_left);
+  select jsonb_agg(jsonb_build_object('sku', w.sku, 'requested', w.quantity, 'sold', coalesce(l.quantity, 0)) order by w.sku)
+  into v_faults
+  from asked_lines(v_lines) w left join asked_lines(v_left) l on l.sku = w.sku
+  where w.quantity > coalesce(l.quantity, 0);
+  if v_faults is not null then
+    return jsonb_build_object('outcome', 'INVALID_QUANTITY', 'lines', v_faults);
+  end if;
+  v_due := refund_due(v_hold, v_payment, v_lines, v_lines = v_left, p_refund_minor);
+  if v_due ? 'outcome' then
+    return v_due;
+  end if;
+
+  -- What is not put on the shelf moves nowhere.
+  select case when p_restock then p.bins else '{}' end, p.parts into v_bins, v_parts
+  from parts_of(p_hold_id, v_lines, true) p;
+  v_waiting_for := 'STOCK';
+  perform lock_bins(v_bins, v_budget_ends, null);
+  v_now := tahan_clock();
+  for i in 1 .. cardinality(v_bins) loop
+    perform move_units(v_bins[i], 'return', v_parts[i], p_hold_id, p_request_id, p_reason, p_actor, '{}', v_now);
+    update allocations a set returned = a.returned + v_parts[i]
+    where a.hold_id = p_hold_id and a.bin_id = v_bins[i];
+  end loop;
+  update hold_lines l set returned = l.returned + w.quantity
+  from asked_lines(v_lines) w where l.hold_id = p_hold_id and l.sku = w.sku;
+  if (v_due ->> 'amountMinor')::bigint > 0 then
+    insert into refunds (provider, payment_id, cause, amount_minor, key, created_at, updated_at)
+    values (v_payment.provider, v_payment.payment_id, v_cause, (v_due ->> 'amountMinor')::bigint,
+      refund_key(v_payment.provider, v_payment.payment_id, v_cause), v_now, v_now);
+    v_refund := jsonb_build_object('provider', v_payment.provider, 'paymentId', v_payment.payment_id,
+      'cause', v_cause, 'amountMinor', v_due -> 'amountMinor', 'currency', v_payment.currency);
+  end if;
+  v_answer := jsonb_build_object('outcome', 'RETURNED', 'lines', v_lines, 'restock', p_restock,
+    'refund', v_refund, 'noRefund', v_due ->> 'noRefund');
+  insert into requests (scope, request_id, request, answer, created_at)
+  values ('hold ' || p_hold_id, p_request_id, v_request, v_answer, v_now);
+  return v_answer;
+exception
+  when lock_not_available then perform raise_busy(v_waiting_for);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.revoke_key(p_id uuid)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -2431,6 +2754,15 @@ begin
   set settlement = case when p.in_time then 'APPLIED' else 'ACCEPTED_LATE' end
   where p.provider = p_payment.provider and p.payment_id = p_payment.payment_id;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.sent_for_returns(p_provider text, p_payment_id text)
+ RETURNS bigint
+ LANGUAGE sql
+AS $function$
+  select coalesce(sum(r.amount_minor), 0)::bigint from tahan.refunds r
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause <> 'settlement'
+    and r.state in ('CALLED', 'EXECUTED')
 $function$;
 
 CREATE OR REPLACE FUNCTION tahan.settle(p_hold tahan.holds, p_payment tahan.payments, p_settlement text, p_reason text)
@@ -2524,7 +2856,8 @@ begin
     'requestHash', v_hold.request_hash, 'reason', v_hold.reason, 'refusal', v_hold.refusal,
     'lines', coalesce((
       select jsonb_agg(jsonb_build_object(
-        'sku', l.sku, 'quantity', l.quantity, 'unitPriceMinor', l.unit_price_minor,
+        'sku', l.sku, 'quantity', l.quantity, 'released', l.released, 'returned', l.returned,
+        'unitPriceMinor', l.unit_price_minor,
         'allocations', coalesce((
           select jsonb_agg(jsonb_build_object('bin', b.code, 'quantity', a.quantity) order by b.id)
           from tahan.allocations a join tahan.bins b on b.id = a.bin_id
@@ -2621,7 +2954,7 @@ begin
     array_agg(p.allocation = 'spread' order by l.sku)
   into v_skus, v_quantities, v_spread
   from tahan.hold_lines l join tahan.products p on p.sku = l.sku
-  where l.hold_id = p_hold.id;
+  where l.hold_id = p_hold.id and l.quantity > 0;
   if tahan.over_limit(p_hold.buyer_id, v_skus, v_quantities) is not null then
     return false;
   end if;
@@ -2890,11 +3223,15 @@ grant execute on function tahan.put_product(text,jsonb,text,text,integer) to tah
 
 grant execute on function tahan.record_payment(text,text,text,text,uuid,text,bigint,text,json,integer) to tahan_app;
 
+grant execute on function tahan.release(uuid,jsonb,text,text,text,integer) to tahan_app;
+
 grant execute on function tahan.remove_cart_line(text,text,integer) to tahan_app;
 
 grant execute on function tahan.request_refund(text,text,integer) to tahan_app;
 
 grant execute on function tahan.restock(text,text,integer,text,text,text,text,integer) to tahan_app;
+
+grant execute on function tahan.return_sale(uuid,jsonb,text,text,text,boolean,bigint,integer) to tahan_app;
 
 grant execute on function tahan.revoke_key(uuid) to tahan_app;
 

@@ -8,10 +8,11 @@ import type { PaymentProviders } from '../activities/sendRefund.js';
 import { openDatabase } from '../db/database.js';
 import type { Database } from '../db/database.js';
 import { SchemaMismatch, checkSchema } from '../db/migrate.js';
-import { listUnsettledPayments } from '../db/openHolds.js';
+import { listUnsentRefunds, listUnsettledPayments } from '../db/openHolds.js';
 import {
   checkSearchAttributes,
   connect,
+  sendRefund,
   sendSettle,
   taskQueues,
   temporalOptions,
@@ -117,7 +118,7 @@ async function work(): Promise<void> {
   }
 }
 
-/** Once per start: whether operators can search, and money that nobody has decided about. */
+/** Once per start: whether operators can search, and money that nobody has decided about or sent. */
 async function lookAround(db: Database): Promise<void> {
   const temporal = connect(temporalSettings());
   const holds: Holds = {
@@ -141,6 +142,13 @@ async function lookAround(db: Database): Promise<void> {
         if (sent.outcome === 'NO_ANSWER' || sent.outcome === 'UNAVAILABLE')
           throw new Error(sent.detail);
         log.info({ holdId, payment, outcome: sent.outcome }, 'unsettled payment of an ended hold');
+      }, wait);
+    }
+    for (const { holdId, ...refund } of await patiently(() => listUnsentRefunds(db), wait)) {
+      await patiently(async () => {
+        const sent = await sendRefund(holds, holdId, refund, { withinMs: 5000 });
+        if (sent.outcome !== 'SENT') throw new Error(sent.detail);
+        log.info({ holdId, refund }, 'refund of a return that is still to be sent');
       }, wait);
     }
   } finally {

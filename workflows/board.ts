@@ -1,4 +1,4 @@
-import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
+import { setCurrentDetails, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow';
 import type { Line } from '../db/values.js';
 import { skusThatFit, wordsFor } from './lines.js';
 import { holdSkus, holdStatus } from './searchAttributes.js';
@@ -34,6 +34,16 @@ export class Board {
   until(expiresAt: string): void {
     this.expiresAt = expiresAt;
     this.#show();
+  }
+
+  /** What a release has left; a product of which nothing is left is not found by it any more. */
+  holds(left: Line[]): void {
+    this.note(`still held: ${left.map(({ sku, quantity }) => `${quantity} x ${sku}`).join(', ')}`);
+    if (!this.#request.indexed) return;
+    // Those that were indexed at all: a list has a limit.
+    const indexed = workflowInfo().typedSearchAttributes.get(holdSkus) ?? [];
+    const value = indexed.filter((sku) => left.some((line) => line.sku === sku));
+    if (value.length < indexed.length) upsertSearchAttributes([{ key: holdSkus, value }]);
   }
 
   note(words: string): void {

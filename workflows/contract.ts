@@ -6,11 +6,12 @@
 export * from './messages.js';
 export { connect, temporalOptions } from './contract/connect.js';
 export type { Temporal, TemporalSettings } from './contract/connect.js';
-export { refundWorkflowId, settleWorkflowId, workflowId } from './ids.js';
+export { refundWorkflowId, returnWorkflowId, settleWorkflowId, workflowId } from './ids.js';
 export { adoptionRequest, holdStartOptions } from './contract/start.js';
 export { checkSearchAttributes } from './contract/searchAttributes.js';
 export type { SearchAttributesCheck } from './contract/searchAttributes.js';
 export { send } from './contract/send.js';
+export { sendRefund, sendReturn } from './contract/sendReturn.js';
 export { sendDecision, sendSettle } from './contract/sendSettle.js';
 export type { Answers, Holds, Message, Sent } from './contract/send.js';
 export { taskQueuePrefix, taskQueues } from './taskQueues.js';

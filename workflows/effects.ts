@@ -2,12 +2,16 @@
 import {
   ParentClosePolicy,
   WorkflowIdReusePolicy,
+  getExternalWorkflowHandle,
+  log,
   startChild,
   workflowInfo,
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import type { ReturnRefund } from '../db/returnSale.js';
 import type { PaymentRef } from '../db/values.js';
 import { refundWorkflowId, settleWorkflowId } from './ids.js';
+import { sendAgain } from './messages.js';
 import type { refund } from './refund.js';
 import type { settlePayment } from './settlePayment.js';
 import { effectsQueueBeside } from './taskQueues.js';
@@ -38,15 +42,15 @@ export async function startSettlement(holdId: string, payment: PaymentRef): Prom
   );
 }
 
-/** Resolves when it has started. */
+/** Resolves when it has started; false when it runs already. */
 export async function startRefund(
   holdId: string,
   payment: PaymentRef,
   { cause, amountMinor, currency }: { cause: string; amountMinor: number; currency: string },
-): Promise<void> {
+): Promise<boolean> {
   const { provider, paymentId } = payment;
   const summary = `refund ${amountMinor} ${currency} (minor units) of payment ${paymentId}`;
-  await unlessRunning(
+  return unlessRunning(
     startChild<typeof refund>('refund', {
       ...leftBehind(refundWorkflowId(payment, cause), summary),
       args: [holdId, { provider, paymentId }, cause],
@@ -54,10 +58,29 @@ export async function startRefund(
   );
 }
 
-async function unlessRunning(started: Promise<unknown>): Promise<void> {
+/**
+ * A return's refund, which may run and be just about to end as refused: it is then told that it was
+ * asked for again. Where it has ended meanwhile, the next start finds nobody in its way.
+ */
+export async function startRefundOfReturn(holdId: string, refund: ReturnRefund): Promise<void> {
+  const running = getExternalWorkflowHandle(refundWorkflowId(refund, refund.cause));
+  for (;;) {
+    if (await startRefund(holdId, refund, refund)) return;
+    try {
+      return await running.signal(sendAgain);
+    } catch {
+      log.info('the refund had just ended: it is started again', { holdId });
+    }
+  }
+}
+
+/** False when it runs already. */
+async function unlessRunning(started: Promise<unknown>): Promise<boolean> {
   try {
     await started;
+    return true;
   } catch (error) {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    return false;
   }
 }

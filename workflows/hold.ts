@@ -8,13 +8,21 @@ import {
 } from '@temporalio/workflow';
 import type { CancelOutcome } from '../db/cancel.js';
 import type { ExtendOutcome } from '../db/extend.js';
+import type { ReleaseOutcome } from '../db/release.js';
 import type { Line, PaymentRef } from '../db/values.js';
 import { Board } from './board.js';
 import { startSettlement } from './effects.js';
 import { Inbox, nameOf } from './inbox.js';
 import type { Incoming, Payment } from './inbox.js';
 import * as messages from './messages.js';
-import type { CancelRequest, Claimed, ExtendRequest, HoldRequest, HoldResult } from './messages.js';
+import type {
+  CancelRequest,
+  Claimed,
+  ExtendRequest,
+  HoldRequest,
+  HoldResult,
+  ReleaseRequest,
+} from './messages.js';
 import * as steps from './steps.js';
 import { PaymentWindow } from './window.js';
 
@@ -80,6 +88,9 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
       case 'extend':
         message.answer = await extend(message.request);
         return;
+      case 'release':
+        message.answer = await release(message.request);
+        return;
     }
   }
 
@@ -137,6 +148,18 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
     if (extended.outcome === 'EXTENDED') held(extended);
     if (extended.outcome === 'ALREADY') board.become(extended.status);
     return extended;
+  }
+
+  async function release(request: ReleaseRequest): Promise<ReleaseOutcome> {
+    for (;;) {
+      const released = await steps.release(holdId, request);
+      if (released.outcome === 'ALREADY') board.become(released.status);
+      if (released.outcome === 'RELEASED' && released.status === 'HELD') board.holds(released.left);
+      if (released.outcome === 'RELEASED' && released.status === 'CANCELLED')
+        board.become('CANCELLED');
+      if (released.outcome !== 'PAYMENT_PENDING' || !(await clearTheWay(released.payment)))
+        return released;
+    }
   }
 
   /**

@@ -10,6 +10,11 @@ export function settleWorkflowId(payment: PaymentRef): string {
   return `payment:${payment.provider}:${payment.paymentId}`;
 }
 
+/** The one workflow of a return, under its request id. */
+export function returnWorkflowId(holdId: string, requestId: string): string {
+  return `return:${holdId}:${requestId}`;
+}
+
 /** The one workflow that sends a payment's money back, for one cause. */
 export function refundWorkflowId({ provider, paymentId }: PaymentRef, cause: string): string {
   return `refund:${provider}:${paymentId}:${cause}`;

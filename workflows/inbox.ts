@@ -1,9 +1,10 @@
 import { CancellationScope, condition, log, setHandler } from '@temporalio/workflow';
 import type { CancelOutcome } from '../db/cancel.js';
 import type { ExtendOutcome } from '../db/extend.js';
-import type { PaymentRef, PaymentStatus } from '../db/values.js';
-import { cancel, extend, paymentReceived } from './messages.js';
-import type { CancelRequest, ExtendRequest, PaymentSignal } from './messages.js';
+import type { ReleaseOutcome } from '../db/release.js';
+import type { Line, PaymentRef, PaymentStatus } from '../db/values.js';
+import { cancel, extend, paymentReceived, release } from './messages.js';
+import type { CancelRequest, ExtendRequest, PaymentSignal, ReleaseRequest } from './messages.js';
 
 export interface Payment extends PaymentRef {
   status: PaymentStatus;
@@ -22,7 +23,8 @@ interface Question<Kind, Request, Answer> {
 export type Incoming =
   | { kind: 'payment'; payment: Payment }
   | Question<'cancel', CancelRequest, CancelOutcome>
-  | Question<'extend', ExtendRequest, ExtendOutcome>;
+  | Question<'extend', ExtendRequest, ExtendOutcome>
+  | Question<'release', ReleaseRequest, ReleaseOutcome>;
 
 /** Beyond it a sender is broken or hostile; each payment costs the hold two activities. */
 const maxPayments = 100;
@@ -46,6 +48,9 @@ export class Inbox {
     setHandler(extend, (request) => this.#ask({ kind: 'extend', request }), {
       validator: (request: unknown) => demand(isExtend(request), 'extend', request),
     });
+    setHandler(release, (request) => this.#ask({ kind: 'release', request }), {
+      validator: (request: unknown) => demand(isRelease(request), 'release', request),
+    });
     // Temporal's own cancel is one more message: the body is shielded from it, so that callers who
     // wait still get their answers and the units go back like on any cancel.
     CancellationScope.current().cancelRequested.catch(() => {
@@ -62,7 +67,7 @@ export class Inbox {
     return this.#messages.length;
   }
 
-  /** Callers who wait for an answer of cancel or extend, or are about to get it. */
+  /** Callers who wait for an answer of cancel, extend or release, or are about to get it. */
   get asking(): number {
     return this.#asking;
   }
@@ -156,6 +161,26 @@ function isExtend(request: unknown): boolean {
     seconds! <= 86_400 &&
     isText(actor, 255) &&
     isText(requestId, 300)
+  );
+}
+
+function isRelease(request: unknown): boolean {
+  const { lines, reason, actor, requestId } = fieldsOf<ReleaseRequest>(request);
+  return areLines(lines) && isText(reason, 500) && isText(actor, 255) && isText(requestId, 300);
+}
+
+/** Products with quantities that Postgres can add up. */
+export function areLines(lines: unknown): boolean {
+  return (
+    Array.isArray(lines) &&
+    lines.length >= 1 &&
+    lines.length <= 50 &&
+    lines.every((line: unknown) => {
+      const { sku, quantity } = fieldsOf<Line>(line);
+      return (
+        isText(sku, 64) && Number.isInteger(quantity) && quantity! >= 1 && quantity! <= 2 ** 31 - 1
+      );
+    })
   );
 }
 

@@ -4,4 +4,5 @@
  */
 export { hold } from './hold.js';
 export { refund } from './refund.js';
+export { returnSale } from './returnSale.js';
 export { settlePayment } from './settlePayment.js';

@@ -8,6 +8,8 @@ import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
 import type { ConfirmOutcome } from '../db/confirm.js';
 import type { DecidePaymentOutcome, PaymentDecision } from '../db/decidePayment.js';
 import type { ExtendOutcome } from '../db/extend.js';
+import type { Release, ReleaseOutcome } from '../db/release.js';
+import type { ReturnOfSale, ReturnOutcome } from '../db/returnSale.js';
 import type { SentRefund } from '../activities/sendRefund.js';
 import type { HoldStatus, PaymentRef, PaymentStatus, Settlement } from '../db/values.js';
 
@@ -38,6 +40,9 @@ export interface ExtendRequest {
   /** A repeat with the same id extends once. */
   requestId: string;
 }
+
+/** A repeat with the same request id releases once. */
+export type ReleaseRequest = Release;
 
 /**
  * The claim's answer. `requestHash` is that of the request the answer belongs to: a caller with the
@@ -74,12 +79,19 @@ export interface SettleResult {
 /** An operator's answer to a payment in review. */
 export type DecisionRequest = PaymentDecision;
 
+/** The input of a `returnSale` workflow, and what is asked of it. */
+export type ReturnRequest = ReturnOfSale;
+
 /** How a refund ended; MISSING is a defect. */
 export type RefundResult = SentRefund;
 
 export const paymentReceived = defineSignal<[PaymentSignal]>('paymentReceived');
+/** To a refund that runs: when it ends refused, it was asked for again meanwhile. */
+export const sendAgain = defineSignal('sendAgain');
 export const claimed = defineUpdate<Claimed>('claimed');
 export const cancel = defineUpdate<CancelOutcome, [CancelRequest]>('cancel');
 export const extend = defineUpdate<ExtendOutcome, [ExtendRequest]>('extend');
+export const release = defineUpdate<ReleaseOutcome, [ReleaseRequest]>('release');
+export const returned = defineUpdate<ReturnOutcome, [ReturnRequest]>('returned');
 export const decide = defineUpdate<DecidePaymentOutcome, [DecisionRequest]>('decide');
 export const state = defineQuery<HoldState>('state');

@@ -47,6 +47,10 @@ export const { extend } = proxyActivities<Pick<Activities, 'extend'>>({
   ...change,
   summary: 'extend the payment window',
 });
+export const { release } = proxyActivities<Pick<Activities, 'release'>>({
+  ...change,
+  summary: 'release: give some units back',
+});
 
 export const { requestRefund } = proxyActivities<Pick<Activities, 'requestRefund'>>({
   ...change,
@@ -55,6 +59,10 @@ export const { requestRefund } = proxyActivities<Pick<Activities, 'requestRefund
 export const { decidePayment } = proxyActivities<Pick<Activities, 'decidePayment'>>({
   ...change,
   summary: "carry out an operator's decision",
+});
+export const { returnSale } = proxyActivities<Pick<Activities, 'returnSale'>>({
+  ...change,
+  summary: 'take sold units back',
 });
 /** Asked for days if need be; each try begins by asking for what an earlier one may have done. */
 export const { sendRefund } = proxyActivities<Pick<Activities, 'sendRefund'>>({

@@ -193,10 +193,11 @@ begin
 end
 $$;
 
--- Units of a product that a buyer holds or has bought: what a limit counts.
+-- Units of a product that a buyer holds or has bought and kept: what a limit counts. Released units give
+-- the allowance back, and so do returned ones (B17).
 create or replace function tahan.bought_units(p_buyer_id text, p_sku text) returns bigint
 language sql volatile as $$
-  select coalesce(sum(l.quantity), 0)
+  select coalesce(sum(l.quantity - l.returned), 0)
   from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
   where h.buyer_id = p_buyer_id and h.status in ('HELD', 'CONFIRMED') and l.sku = p_sku
 $$;

@@ -404,7 +404,8 @@ returns uuid[] language sql volatile as $$
     select h.id
     from tahan.holds h
     where h.buyer_id = p_buyer_id and h.status = 'HELD' and h.expires_at <= p_now
-      and exists (select from tahan.hold_lines l where l.hold_id = h.id and l.sku = any (p_over))
+      and exists (
+        select from tahan.hold_lines l where l.hold_id = h.id and l.sku = any (p_over) and l.quantity > 0)
       and not exists (
         select from tahan.payments p
         where p.hold_id = h.id and p.status = 'succeeded' and p.in_time and p.settlement is null)

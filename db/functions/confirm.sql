@@ -119,7 +119,7 @@ begin
     array_agg(p.allocation = 'spread' order by l.sku)
   into v_skus, v_quantities, v_spread
   from tahan.hold_lines l join tahan.products p on p.sku = l.sku
-  where l.hold_id = p_hold.id;
+  where l.hold_id = p_hold.id and l.quantity > 0;
   if tahan.over_limit(p_hold.buyer_id, v_skus, v_quantities) is not null then
     return false;
   end if;

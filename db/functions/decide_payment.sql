@@ -70,7 +70,7 @@ begin
     v_waiting_for := 'STOCK';
     if v_hold.status = 'EXPIRED' then
       select over_limit(v_hold.buyer_id, array_agg(l.sku order by l.sku), array_agg(l.quantity order by l.sku))
-      into v_over from hold_lines l where l.hold_id = v_hold.id;
+      into v_over from hold_lines l where l.hold_id = v_hold.id and l.quantity > 0;
       if v_over is not null then
         return jsonb_build_object('outcome', 'BUYER_LIMIT', 'sku', v_over[1]);
       end if;

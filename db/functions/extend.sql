@@ -34,7 +34,8 @@ begin
   v_now := tahan_clock();
   select r.answer, (r.request ->> 'extend')::integer into v_known, v_asked from requests r
   where r.scope = 'hold ' || p_hold_id and r.request_id = p_request_id;
-  if v_asked <> p_seconds then
+  -- The id of a release or a return of this hold is known too, and asked for no seconds.
+  if v_known is not null and v_asked is distinct from p_seconds then
     return jsonb_build_object('outcome', 'KEY_REUSED');
   end if;
   if v_known is not null and (v_known ->> 'outcome' = 'LIMIT' or v_hold.status = 'HELD') then
@@ -52,7 +53,7 @@ begin
   end if;
 
   select t.max_extensions, t.max_hold_seconds into v_terms
-  from claim_terms((select array_agg(l.sku) from hold_lines l where l.hold_id = p_hold_id)) t;
+  from claim_terms((select array_agg(l.sku) from hold_lines l where l.hold_id = p_hold_id and l.quantity > 0)) t;
   v_largest := case when v_hold.extensions >= v_terms.max_extensions then 0 else
     greatest(0, floor(extract(epoch from
       v_hold.created_at + v_terms.max_hold_seconds * interval '1 second' - v_hold.expires_at)))::integer end;
@@ -64,7 +65,7 @@ begin
     set expires_at = h.expires_at + p_seconds * interval '1 second', extensions = h.extensions + 1
     where h.id = p_hold_id
     returning h.* into v_hold;
-    update hold_lines l set open_until = v_hold.expires_at where l.hold_id = p_hold_id;
+    update hold_lines l set open_until = v_hold.expires_at where l.hold_id = p_hold_id and l.quantity > 0;
     v_answer := jsonb_build_object('outcome', 'EXTENDED', 'expiresAt', instant(v_hold.expires_at),
       'remainingMs', ms_until(v_hold.expires_at, v_now), 'extensions', v_hold.extensions);
   end if;

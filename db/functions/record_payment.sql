@@ -68,12 +68,17 @@ begin
     v_outcome := 'RECORDED';
     v_payment.status := 'refunded';
     v_payment.amount_minor := case when v_payment.received_at is null then p_amount_minor else v_payment.amount_minor end;
-    -- The money is back, but a confirmed hold keeps its units until an operator has looked.
-    v_payment.settlement_reason := case
-      when v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then 'RETURNED'
-      else coalesce(v_payment.settlement_reason, 'RETURNED') end;
-    v_payment.settlement := case
-      when v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then 'NEEDS_REVIEW' else 'REFUNDED' end;
+    -- The money is back, but a confirmed hold keeps its units until an operator has looked; not when
+    -- it is we who sent all of it back, for returns: there is nothing to look at.
+    if v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then
+      if sent_for_returns(p_provider, p_payment_id) < v_payment.amount_minor then
+        v_payment.settlement_reason := 'RETURNED';
+        v_payment.settlement := 'NEEDS_REVIEW';
+      end if;
+    else
+      v_payment.settlement_reason := coalesce(v_payment.settlement_reason, 'RETURNED');
+      v_payment.settlement := 'REFUNDED';
+    end if;
   end if;
   if v_outcome = 'RECORDED' then
     update payments p

@@ -1,4 +1,4 @@
--- The three steps of a refund, each under the hold's lock like everything that a payment decides.
+-- The three steps of a refund that a settlement or a return asks for, each under the hold's lock like everything that a payment decides.
 -- The row stands before the first call; begin_refund marks each call before it is made, so that a call
 -- whose answer was lost is known to have begun (F18).
 
@@ -31,8 +31,7 @@ begin
     return jsonb_build_object('outcome', 'REQUESTED', 'cause', 'settlement', 'amountMinor', v_refund.amount_minor,
       'currency', v_payment.currency);
   end if;
-  select v_payment.amount_minor - coalesce(sum(r.amount_minor), 0) into v_left from refunds r
-  where r.provider = p_provider and r.payment_id = p_payment_id and r.state not in ('REFUSED', 'NOT_NEEDED');
+  v_left := left_of_payment(v_payment);
   if v_left <= 0 then
     -- A payment of nothing, or one that returns have given back before: no call, and it is over.
     update payments p set settlement = 'REFUNDED' where p.provider = p_provider and p.payment_id = p_payment_id;
@@ -67,6 +66,12 @@ begin
   v_now := tahan_clock();
   if p_cause = 'settlement' and v_refund.state in ('REQUESTED', 'CALLED') and v_payment.settlement is distinct from 'REFUND_DUE' then
     v_refund.state := case when v_refund.calls > 0 then 'EXECUTED' else 'NOT_NEEDED' end;
+    update refunds r set state = v_refund.state, detail = 'reported by the provider', updated_at = v_now
+    where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
+  end if;
+  if p_cause <> 'settlement' and v_refund.state = 'REQUESTED' and v_refund.calls = 0
+    and v_payment.settlement in ('NEEDS_REVIEW', 'REFUNDED') then
+    v_refund.state := 'NOT_NEEDED';
     update refunds r set state = v_refund.state, detail = 'reported by the provider', updated_at = v_now
     where r.provider = p_provider and r.payment_id = p_payment_id and r.cause = p_cause;
   end if;
@@ -133,6 +138,22 @@ begin
   select p.* into v_payment from tahan.payments p where p.provider = p_provider and p.payment_id = p_payment_id;
   return v_payment;
 end
+$$;
+
+-- What of a payment is not on its way back already.
+create or replace function tahan.left_of_payment(p_payment tahan.payments) returns bigint
+language sql volatile as $$
+  select p_payment.amount_minor - coalesce(sum(r.amount_minor), 0)::bigint from tahan.refunds r
+  where r.provider = p_payment.provider and r.payment_id = p_payment.payment_id
+    and r.state not in ('REFUSED', 'NOT_NEEDED')
+$$;
+
+-- What the provider was asked to send back for returns, done or begun.
+create or replace function tahan.sent_for_returns(p_provider text, p_payment_id text) returns bigint
+language sql volatile as $$
+  select coalesce(sum(r.amount_minor), 0)::bigint from tahan.refunds r
+  where r.provider = p_provider and r.payment_id = p_payment_id and r.cause <> 'settlement'
+    and r.state in ('CALLED', 'EXECUTED')
 $$;
 
 create or replace function tahan.refund_key(p_provider text, p_payment_id text, p_cause text) returns text

@@ -17,7 +17,8 @@ begin
     'requestHash', v_hold.request_hash, 'reason', v_hold.reason, 'refusal', v_hold.refusal,
     'lines', coalesce((
       select jsonb_agg(jsonb_build_object(
-        'sku', l.sku, 'quantity', l.quantity, 'unitPriceMinor', l.unit_price_minor,
+        'sku', l.sku, 'quantity', l.quantity, 'released', l.released, 'returned', l.returned,
+        'unitPriceMinor', l.unit_price_minor,
         'allocations', coalesce((
           select jsonb_agg(jsonb_build_object('bin', b.code, 'quantity', a.quantity) order by b.id)
           from tahan.allocations a join tahan.bins b on b.id = a.bin_id

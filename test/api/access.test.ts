@@ -89,6 +89,7 @@ describe('API keys', () => {
     const operators = guarded.filter(({ role }) => role === 'operator');
     expect(operators.map(({ method, path }) => `${method} ${path}`)).toEqual([
       'GET /v1/holds',
+      'POST /v1/holds/:id/return',
       'PUT /v1/products/:sku',
       'PUT /v1/products/:sku/bins/:code',
       'GET /v1/products/:sku/changes',

@@ -150,6 +150,38 @@ describe('B18: odd quantities are 422 INVALID_QUANTITY and change nothing', () =
     },
   );
 
+  it.each(oddQuantities)('a release and a return of %s', async (_, value) => {
+    const one = value === undefined ? '' : `,"quantity":${value}`;
+    const json = `{"lines":[{"sku":"${sku}"${one}}],"reason":"r","restock":true}`;
+    const path = `/v1/holds/${randomUUID()}`;
+    const given = json.replace(',"restock":true', '');
+    await refused('POST', `${path}/release`, { raw: given }, 422, 'INVALID_QUANTITY');
+    const operator = { raw: json, key: service.operatorKey };
+    await refused('POST', `${path}/return`, operator, 422, 'INVALID_QUANTITY');
+  });
+
+  it.each(
+    oddQuantities.filter(
+      ([name]) =>
+        !['0', '-0', 'missing', '10001', '2147483647', '2147483648', '4294967297'].includes(name),
+    ),
+  )('a refund_minor of %s is 422 INVALID_REFUND', async (_, value) => {
+    const json = `{"reason":"r","restock":true,"refund_minor":${value}}`;
+    const path = `/v1/holds/${randomUUID()}/return`;
+    await refused('POST', path, { raw: json, key: service.operatorKey }, 422, 'INVALID_REFUND');
+  });
+
+  it.each([
+    '{"reason":"r"}',
+    '{"reason":"r","restock":"yes"}',
+    '{"reason":"r","restock":null}',
+    '{"reason":"r","restock":true,"refund":5}',
+    '{"reason":"r","restock":true,"lines":[]}',
+  ])('a return of %s is 400 INVALID_REQUEST', async (raw) => {
+    const path = `/v1/holds/${randomUUID()}/return`;
+    await refused('POST', path, { raw, key: service.operatorKey }, 400, 'INVALID_REQUEST');
+  });
+
   it.each(oddQuantities.filter(([name]) => !['10001', '2147483647'].includes(name)))(
     'hold_seconds and an extension of %s seconds are 422 INVALID_HOLD_SECONDS',
     async (_, value) => {

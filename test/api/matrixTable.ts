@@ -13,6 +13,10 @@ export interface Before {
   order: string;
   cancelled: string;
   extended: string;
+  /** Of two units, of which one is given back. */
+  released: string;
+  /** Sold, and taken back. */
+  returned: string;
   paid: string;
   paidAtStripe: string;
   /** A payment that has confirmed its hold. */
@@ -20,6 +24,8 @@ export interface Before {
   /** One request each, however often it is sent. */
   cancelKey: string;
   extendKey: string;
+  releaseKey: string;
+  returnKey: string;
   event: object;
   eventId: string;
   eventOfStripe: string;
@@ -67,11 +73,13 @@ export const rows = {
     'get /v1/availability/stream': (system, { sku }) => firstEvent(system, sku),
     'post /v1/availability': (system, { sku }) => system.post('/v1/availability', { skus: [sku] }),
   },
-  'cancel, extend': {
+  'cancel, extend, release, return': {
     'post /v1/holds/:id/cancel': (system, { cancelled, cancelKey: idempotencyKey }) =>
       system.post(`/v1/holds/${cancelled}/cancel`, { reason: 'no more' }, { idempotencyKey }),
     'post /v1/holds/:id/extend': (system, { extended, extendKey: idempotencyKey }) =>
       system.post(`/v1/holds/${extended}/extend`, { seconds: 60 }, { idempotencyKey }),
+    'post /v1/holds/:id/release': releaseOne,
+    'post /v1/holds/:id/return': returnIt,
   },
   'payment event': {
     'post /v1/payments/events': (system, { event, eventId: id }) => system.deliver(event, { id }),
@@ -170,6 +178,17 @@ export function makeChange(
   return system.post(path, body, { key: system.operatorKey, idempotencyKey });
 }
 
+export function releaseOne(system: System, { released, releaseKey, sku }: Before) {
+  const body = { lines: [{ sku, quantity: 1 }], reason: 'one is enough' };
+  return system.post(`/v1/holds/${released}/release`, body, { idempotencyKey: releaseKey });
+}
+
+export function returnIt(system: System, { returned, returnKey: idempotencyKey }: Before) {
+  const body = { reason: 'does not fit', restock: true, refund_minor: 0 };
+  const sent = { key: system.operatorKey, idempotencyKey };
+  return system.post<unknown>(`/v1/holds/${returned}/return`, body, sent);
+}
+
 /** A product with a hold for everything that can be asked about one. */
 export async function prepare(system: System): Promise<Before> {
   const sku = await system.product([1000, 0]);
@@ -182,6 +201,10 @@ export async function prepare(system: System): Promise<Before> {
   const sold = await hold();
   expect((await system.paid(sold, { payment_id: applied })).status).toBe(200);
   await system.becomes(sold, 'CONFIRMED');
+  const returned = await hold();
+  expect((await system.paid(returned)).status).toBe(200);
+  await system.becomes(returned, 'CONFIRMED');
+  const released = (await system.hold({ [sku]: 2 })).id;
   const [again, cancelled, extended, paid, paidAtStripe] = [
     await hold({ buyer: 'again', key }),
     await hold(),
@@ -195,11 +218,15 @@ export async function prepare(system: System): Promise<Before> {
     order: order.body.order_number,
     cancelled,
     extended,
+    released,
+    returned,
     paid,
     paidAtStripe,
     applied,
     cancelKey: randomUUID(),
     extendKey: randomUUID(),
+    releaseKey: randomUUID(),
+    returnKey: randomUUID(),
     event: succeeded({ hold_id: paid }),
     eventId: randomUUID(),
     eventOfStripe: succeededAtStripe(paidAtStripe, 2500).body,

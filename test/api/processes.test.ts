@@ -1,20 +1,34 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { startSandbox } from '../../cli/sandbox/sandbox.js';
+import type { Sandbox } from '../../cli/sandbox/sandbox.js';
 import { openDatabase } from '../../db/database.js';
 import { audit } from '../db/audit.js';
-import { otherOnBins } from '../db/rivals.js';
+import { otherOnBins, whenWaiting } from '../db/rivals.js';
 import { handleOf, until } from '../workflows/engine.js';
+import { paymentOf } from './moneyBook.js';
 import { openSystem } from './processes.js';
 import type { System } from './processes.js';
 import { atOnce, statuses } from './service.js';
 import { openStream } from './streams.js';
 
 let system: System;
+/** With a book of its own. */
+let provider: Sandbox;
+const secret = `whsec_${randomBytes(32).toString('base64')}`;
 /** How long a product was blocked by a client of the app that stopped in the middle of a transaction. */
 let blockedForMs: Promise<number>;
 
 beforeAll(async () => {
-  system = await openSystem();
+  provider = await startSandbox({
+    secret,
+    deliverTo: 'http://127.0.0.1:9',
+    behaviour: { webhooks: { refunded: false } },
+  });
+  system = await openSystem(undefined, {
+    TAHAN_REFUND_URL: provider.url,
+    TAHAN_REFUND_SECRET: secret,
+  });
   blockedForMs = idleInTransaction();
   blockedForMs.catch(() => {});
 });
@@ -23,7 +37,10 @@ afterEach(async () => {
     await Promise.all([way.api.plug(), way.worker.plug()]);
   expect(await audit(system.shop.url)).toEqual({});
 });
-afterAll(() => system.close());
+afterAll(async () => {
+  await system.close();
+  await provider.close();
+});
 
 /** A checkout whose claim waits in Postgres for a bin that somebody else has locked. */
 async function waitingCheckout(settings: Record<string, unknown> = {}) {
@@ -224,3 +241,47 @@ it('R12: a sale reaches a stream of another process within a second; the stream 
   expect(performance.now() - began).toBeLessThan(3000);
   await system.startApi();
 });
+
+it('R09, F1: the worker is killed when a return is committed and nobody knows it: the units are back once, and the money is sent once', async () => {
+  const sku = await system.product([5]);
+  const { id } = await system.hold({ [sku]: 2 });
+  const paymentId = randomUUID();
+  await system.paid(id, { payment_id: paymentId });
+  await system.becomes(id, 'CONFIRMED');
+  const charge = { payment_id: paymentId, hold_id: id, order_number: null, currency: 'EUR' };
+  const paid = { amount_minor: 1000, status: 'succeeded' as const };
+  const created_at = new Date().toISOString();
+  provider.book.record({ kind: 'charge', charge: { ...charge, ...paid, created_at } });
+
+  const rival = await system.shop.session();
+  await rival.query('begin');
+  await rival.query('select from tahan.holds where id = $1 for no key update', [id]);
+  const body = { reason: 'does not fit', restock: true };
+  const sent = { key: system.operatorKey, idempotencyKey: 'killed' };
+  const asked = system.post(`/v1/holds/${id}/return`, body, sent);
+  await whenWaiting(system.shop, 'tahan.return_sale');
+  system.to.temporal.worker.lose('questions');
+  await rival.query('rollback');
+  await until('it is committed', async () => {
+    const rows = await system.shop.query(
+      `select from tahan.refunds where payment_id = $1 and state = 'REQUESTED'`,
+      [paymentId],
+    );
+    return rows.length === 1;
+  });
+  await kill('worker');
+  expect(provider.book.refundsOf(paymentId)).toEqual([]);
+  await system.to.temporal.worker.plug();
+  await system.startWorker();
+  await until(
+    'the money is back',
+    async () => (await paymentOf(system, paymentId)).refunds[0]!.state === 'EXECUTED',
+    30_000,
+  );
+  expect(provider.book.refundsOf(paymentId).map((one) => one.amount_minor)).toEqual([1000]);
+  expect([200, 503]).toContain((await asked).status);
+  const again = await system.post(`/v1/holds/${id}/return`, body, sent);
+  expect([again.status, again.text]).toEqual([200, expect.stringContaining('"amount_minor":1000')]);
+  expect(await system.counts(sku)).toEqual({ available: 5, held: 0, sold: 0 });
+  expect(provider.book.refundsOf(paymentId)).toHaveLength(1);
+}, 60_000);

@@ -35,7 +35,11 @@ const rules: Record<string, string> = {
         where a.hold_id = h.id and b.sku = l.sku) end`,
   'a line is open until its hold ends, and only while it is HELD': `
     select h.id from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
-    where l.open_until is distinct from case when h.status = 'HELD' then h.expires_at end`,
+    where l.open_until is distinct from case when h.status = 'HELD' and l.quantity > 0 then h.expires_at end`,
+  'a hold that is open has something left': `
+    select h.id from tahan.holds h
+    where h.status <> 'REJECTED' and not exists (
+      select from tahan.hold_lines l where l.hold_id = h.id and l.quantity > 0)`,
   'the movements of a hold fit its state': `
     select h.id from tahan.holds h
     cross join lateral (
@@ -44,13 +48,51 @@ const rules: Record<string, string> = {
         coalesce(sum(m.quantity) filter (where m.type = 'confirm_sold'), 0) as sold
       from tahan.movements m where m.hold_id = h.id) m
     cross join lateral (
-      select coalesce(sum(l.quantity), 0) as units from tahan.hold_lines l where l.hold_id = h.id) l
+      select coalesce(sum(l.quantity), 0) as units, coalesce(sum(l.released), 0) as gone
+      from tahan.hold_lines l where l.hold_id = h.id) l
     where array[m.reserved - m.released - m.sold, m.sold, m.released] is distinct from
       case h.status
-        when 'HELD' then array[l.units, 0, 0]
-        when 'CONFIRMED' then array[0, l.units, case when m.reserved > l.units then l.units else 0 end]
+        when 'HELD' then array[l.units, 0, l.gone]
+        when 'CONFIRMED' then
+          array[0, l.units, l.gone + case when m.reserved > l.units + l.gone then l.units else 0 end]
         when 'REJECTED' then array[0, 0, 0]::bigint[]
-        else array[0, 0, l.units] end`,
+        else array[0, 0, l.units + l.gone] end`,
+  'what of a product was asked, released and returned is what its movements say': `
+    select h.id, l.sku from tahan.holds h
+    join tahan.hold_lines l on l.hold_id = h.id
+    cross join lateral (
+      select coalesce(sum(m.quantity) filter (where m.type = 'reserve'), 0) as reserved,
+        coalesce(sum(m.quantity) filter (where m.type = 'release_reservation'), 0) as released,
+        coalesce(sum(m.quantity) filter (where m.type = 'return'), 0) as restocked
+      from tahan.movements m where m.hold_id = h.id and m.sku = l.sku) m
+    where m.reserved not in (l.quantity + l.released, case when h.status = 'CONFIRMED' then 2 * l.quantity + l.released end)
+      or m.released <> l.released + case
+        when h.status in ('CANCELLED', 'EXPIRED') then l.quantity
+        when m.reserved > l.quantity + l.released then l.quantity
+        else 0 end
+      or m.restocked > l.returned or (l.returned > 0 and h.status <> 'CONFIRMED')`,
+  'what a hold has in a bin is what it took from it and did not give back': `
+    select m.hold_id, m.bin_id from (
+      select m.hold_id, m.bin_id,
+        coalesce(sum(case m.type when 'reserve' then m.quantity when 'release_reservation' then -m.quantity end), 0) as held,
+        coalesce(sum(m.quantity) filter (where m.type = 'confirm_sold'), 0) as sold,
+        coalesce(sum(m.quantity) filter (where m.type = 'return'), 0) as restocked
+      from tahan.movements m where m.hold_id is not null group by m.hold_id, m.bin_id) m
+    join tahan.holds h on h.id = m.hold_id
+    left join tahan.allocations a on a.hold_id = m.hold_id and a.bin_id = m.bin_id
+    where m.held <> case when h.status in ('HELD', 'CONFIRMED') then coalesce(a.quantity, 0) else 0 end
+      or m.sold <> case when h.status = 'CONFIRMED' then coalesce(a.quantity, 0) else 0 end
+      or m.restocked <> coalesce(a.returned, 0)`,
+  'a refund for a return is the one that the return was answered with': `
+    select coalesce(r.payment_id, q.scope) as id from (
+      select r.provider, r.payment_id, r.amount_minor, 'hold ' || p.hold_id as scope, substr(r.cause, 8) as request_id,
+        (h.payment_provider, h.payment_id) = (p.provider, p.payment_id) as own
+      from tahan.refunds r join tahan.payments p using (provider, payment_id) join tahan.holds h on h.id = p.hold_id
+      where r.cause <> 'settlement') r
+    full join (
+      select q.scope, q.request_id, q.answer -> 'refund' as refund from tahan.requests q
+      where q.request ? 'return' and q.answer -> 'refund' <> 'null') q using (scope, request_id)
+    where (q.refund ->> 'amountMinor')::bigint is distinct from r.amount_minor or r.own is distinct from true`,
   'a confirmed hold has one accepted payment, any other has none': `
     select h.id from tahan.holds h
     where (select count(*) from tahan.payments p where p.hold_id = h.id and p.settlement in ('APPLIED', 'ACCEPTED_LATE'))
@@ -85,11 +127,11 @@ const rules: Record<string, string> = {
       where l.hold_id = o.hold_id and (l.unit_price_minor is null) <> (o.total_minor is null))`,
   'a cart has at most 50 lines': `
     select c.buyer_id from tahan.carts c group by c.buyer_id having count(*) > 50`,
-  'no buyer has more than the limit': `
+  'no buyer has kept more than the limit': `
     select h.buyer_id, l.sku from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
     join tahan.products p on p.sku = l.sku
     where h.status in ('HELD', 'CONFIRMED')
-    group by h.buyer_id, l.sku, p.per_buyer_limit having sum(l.quantity) > p.per_buyer_limit`,
+    group by h.buyer_id, l.sku, p.per_buyer_limit having sum(l.quantity - l.returned) > p.per_buyer_limit`,
   'an expired hold was overdue when it closed': `
     select id from tahan.holds where status = 'EXPIRED' and closed_at < expires_at`,
 };

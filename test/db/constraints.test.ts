@@ -44,7 +44,11 @@ const violations: Record<string, string> = {
   holds_closed_unless_held: hold({ closed_at: 'now()' }),
   holds_payment_when_confirmed: hold({ payment_provider: `'x'`, payment_id: `'x'` }),
 
-  hold_lines_quantity_range: `update hold_lines set quantity = 10001`,
+  hold_lines_quantity_not_negative: `update hold_lines set quantity = -1, released = 2, open_until = null`,
+  hold_lines_released_not_negative: `update hold_lines set released = -1, quantity = 2`,
+  hold_lines_asked_range: `update hold_lines set quantity = 10000, released = 1`,
+  hold_lines_returned_range: `update hold_lines set returned = 2`,
+  hold_lines_empty_is_closed: `update hold_lines set quantity = 0, released = 1`,
   hold_lines_price_not_negative: `update hold_lines set unit_price_minor = -1`,
   allocations_quantity_positive: `update allocations set quantity = 0`,
   allocations_returned_range: `update allocations set returned = quantity + 1`,

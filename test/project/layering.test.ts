@@ -150,6 +150,7 @@ describe('the layers of the project, read from every import', () => {
       'putCartLine',
       'removeCartLine',
       'clearCart',
+      'readChange',
       'readCheckout',
       'readMovements',
       'readStatement',

@@ -1,7 +1,9 @@
 import {
   refundWorkflowId,
+  returnWorkflowId,
   send,
   sendDecision,
+  sendReturn,
   sendSettle,
   settleWorkflowId,
   workflowId,
@@ -10,7 +12,7 @@ import { endOf, handleOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import type { FakeDatabase } from './fakeDatabase.js';
 import { request } from './fakeDatabase.js';
-import { cancel, claimAgain, extend, hold, pay, withinMs } from './talk.js';
+import { cancel, claimAgain, extend, hold, pay, release, withinMs } from './talk.js';
 
 /** Every way a workflow can end, and how it is brought about: a stored history for each of them. */
 export const endings: Record<string, (shop: Engine, database: FakeDatabase) => Promise<string>> = {
@@ -56,6 +58,26 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     database.holdMs = 1000;
     const wanted = await hold(shop);
     await extend(shop, wanted, 1);
+    return workflowId(wanted.holdId);
+  },
+  async releasedAndPaid(shop) {
+    const wanted = await hold(shop);
+    await release(shop, wanted, { 'SKU-1': 1 });
+    await pay(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  async releasedToTheLast(shop) {
+    const wanted = await hold(shop);
+    await release(shop, wanted, { 'SKU-1': 2 });
+    await release(shop, wanted, { 'SKU-1': 1 });
+    return workflowId(wanted.holdId);
+  },
+  async releasedBehindAPayment(shop, database) {
+    const wanted = await hold(shop);
+    const lost = { provider: 'fake', paymentId: 'lost', status: 'succeeded' } as const;
+    const pending = { ...lost, inTime: true, settlement: null };
+    database.rows.get(wanted.holdId)!.payments.set('fake/lost', pending);
+    await release(shop, wanted, { 'SKU-1': 1 });
     return workflowId(wanted.holdId);
   },
   async refused(shop, database) {
@@ -128,6 +150,37 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     await until('refunded', () => database.callsOf('sendRefund', holdId) === 1);
     return refundWorkflowId(payment, 'settlement');
   },
+  async returned(shop) {
+    const { request } = await returnedSale(shop);
+    return returnWorkflowId(request.holdId, request.requestId);
+  },
+  async returnRepeated(shop, database) {
+    database.slowMs = 100;
+    const { request } = await returnedSale(shop);
+    await sendReturn(shop.holds, request, { withinMs });
+    return returnWorkflowId(request.holdId, request.requestId);
+  },
+  async returnRefunded(shop, database) {
+    const { request, payment } = await returnedSale(shop);
+    await until('refunded', () => database.callsOf('sendRefund', request.holdId) === 1);
+    return refundWorkflowId(payment, `return:${request.requestId}`);
+  },
+  async returnAskedAgain(shop, database) {
+    // The repeat comes while the provider's refusal is being written.
+    database.instead.sendRefund = async (call, holdId) => {
+      if (call > 1) return undefined;
+      const refund = refundWorkflowId({ provider: 'fake', paymentId: holdId }, 'return:one');
+      await until('asked again', async () => {
+        const { events } = await shop.holds.client.workflow.getHandle(refund).fetchHistory();
+        return events!.some((event) => event.workflowExecutionSignaledEventAttributes);
+      });
+      return { state: 'REFUSED', detail: 'closed' };
+    };
+    const { request, payment } = await returnedSale(shop);
+    await until('called', () => database.callsOf('sendRefund', request.holdId) === 1);
+    await sendReturn(shop.holds, request, { withinMs });
+    return refundWorkflowId(payment, 'return:one');
+  },
   async refundRefused(shop, database) {
     database.instead.sendRefund = () => ({ state: 'REFUSED', detail: 'charge_disputed' });
     const { holdId, payment } = await paidLate(shop, database);
@@ -146,6 +199,18 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     return settleWorkflowId(payment);
   },
 };
+
+/** A paid hold, of which everything was taken back. */
+export async function returnedSale(shop: Engine) {
+  const wanted = await hold(shop);
+  const payment = { provider: 'fake', paymentId: wanted.holdId };
+  await pay(shop, wanted, payment);
+  await endOf(shop, wanted.holdId);
+  const of = { holdId: wanted.holdId, requestId: 'one', actor: 'ann', reason: 'does not fit' };
+  const request = { ...of, lines: null, restock: true, refundMinor: null };
+  await sendReturn(shop.holds, request, { withinMs });
+  return { request, payment };
+}
 
 /** A payment that was recorded after its hold had expired. */
 async function paidLate(shop: Engine, database: FakeDatabase) {

@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import type { Activities } from '../../activities/index.js';
 import type { ClaimOutcome, ClaimRequest } from '../../db/claim.js';
+import type { ReleaseOutcome } from '../../db/release.js';
+import type { ReturnOfSale, ReturnOutcome } from '../../db/returnSale.js';
 import type { HoldStatus, Line, PaymentRef, PaymentStatus, Settlement } from '../../db/values.js';
 import type { HoldRequest } from '../../workflows/contract.js';
 
@@ -10,6 +12,8 @@ interface Row {
   status: HoldStatus;
   endsAt: number;
   requestHash: string;
+  /** Of its one line, as releases leave it. */
+  units: number;
   payments: Map<string, Payment>;
 }
 interface Payment extends PaymentRef {
@@ -82,6 +86,10 @@ export class FakeDatabase {
       cancel: (holdId) => this.#call('cancel', holdId, () => this.#cancel(holdId)),
       extend: (holdId, seconds) =>
         this.#call('extend', holdId, () => this.#extend(holdId, seconds)),
+      release: (holdId, { lines }) =>
+        this.#call('release', holdId, () => this.#release(holdId, lines)),
+      returnSale: (request) =>
+        this.#call('returnSale', request.holdId, () => this.#return(request)),
       recordPayment: (event) =>
         this.#call('recordPayment', event.holdId!, () => this.#record(event.holdId!, event)),
       requestRefund: (payment) =>
@@ -132,6 +140,7 @@ export class FakeDatabase {
       status: 'HELD',
       endsAt: Date.now() + this.holdMs,
       requestHash,
+      units: 3,
       payments: new Map(),
     };
     this.rows.set(holdId, made);
@@ -238,6 +247,30 @@ export class FakeDatabase {
     if (row.endsAt <= Date.now()) return { outcome: 'EXPIRED' } as const;
     row.endsAt += seconds * 1000;
     return { ...this.#ends(row), outcome: 'EXTENDED', extensions: 1 } as const;
+  }
+
+  /** Of a hold of 3 units of one product. */
+  #release(holdId: string, [line]: Line[]): ReleaseOutcome {
+    const row = this.rows.get(holdId);
+    if (!row) return { outcome: 'MISSING' };
+    if (row.status !== 'HELD') return { outcome: 'ALREADY', status: row.status };
+    const pending = this.#unlessPending(row);
+    if (pending) return pending;
+    const { sku, quantity } = line!;
+    const left = (row.units -= quantity);
+    if (left > 0) return { outcome: 'RELEASED', status: 'HELD', left: [{ sku, quantity: left }] };
+    this.#close(row, 'CANCELLED');
+    return { outcome: 'RELEASED', status: 'CANCELLED', left: [] };
+  }
+
+  #return({ holdId, requestId, lines, restock }: ReturnOfSale): ReturnOutcome {
+    const row = this.rows.get(holdId);
+    if (!row) return { outcome: 'MISSING' };
+    if (row.status !== 'CONFIRMED') return { outcome: 'NOT_CONFIRMED', status: row.status };
+    const { provider, paymentId } = [...row.payments.values()][0]!;
+    const money = { amountMinor: 100, currency: 'EUR', cause: `return:${requestId}` };
+    const refund = { provider, paymentId, ...money };
+    return { outcome: 'RETURNED', lines: lines ?? [], restock, refund, noRefund: null };
   }
 
   #unlessPending(row: Row) {

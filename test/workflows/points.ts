@@ -4,7 +4,7 @@ import { send } from '../../workflows/contract.js';
 import type { Counter } from './counter.js';
 import { until } from './engine.js';
 import type { Gate, Moment } from './gates.js';
-import { cancel, claimAgain, extend, pay, withinMs } from './talk.js';
+import { cancel, claimAgain, extend, pay, release, withinMs } from './talk.js';
 
 /** Where a hold's workflow can be when somebody acts on it from outside. */
 export const points = [
@@ -56,6 +56,7 @@ export async function standAt(counter: Counter, sku: string, point: Point): Prom
     expire: () => send(temporal.holds, request, { kind: 'start' }, { withinMs }),
     cancel: () => cancel(temporal, request),
     extend: () => extend(temporal, request, 5),
+    release: () => release(temporal, request, { [sku]: 1 }),
   };
   const asked = asks[name]();
   await until(`it stands at ${point}`, () => gate.reached, 20_000);

@@ -230,7 +230,12 @@ describe('R52 an operator reads a hold in the Temporal UI without opening JSON',
       // ALREADY: the first answer was lost after the commit.
       database.instead.claim = (call, holdId) => {
         if (outcome === 'HELD' || call > 1) return undefined;
-        const row = { status: 'HELD', requestHash: 'hash-1', payments: new Map() } as const;
+        const row = {
+          status: 'HELD',
+          requestHash: 'hash-1',
+          payments: new Map(),
+          units: 3,
+        } as const;
         database.rows.set(holdId, { ...row, endsAt: Date.now() + 60_000 });
         throw new Error('the answer is lost');
       };

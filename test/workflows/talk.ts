@@ -44,3 +44,19 @@ export function extend(
   const ask = { kind: 'extend', seconds, actor: 'shop', requestId } as const;
   return send(holds, wanted, ask, { withinMs });
 }
+
+export function release(
+  { holds }: Engine,
+  wanted: HoldRequest,
+  lines: Record<string, number>,
+  requestId: string = randomUUID(),
+) {
+  const ask = {
+    kind: 'release',
+    lines: Object.entries(lines).map(([sku, quantity]) => ({ sku, quantity })),
+    reason: 'one is enough',
+    actor: 'shop',
+    requestId,
+  } as const;
+  return send(holds, wanted, ask, { withinMs });
+}

@@ -8,13 +8,14 @@ import type { Client } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import type { CancelOutcome } from '../../db/cancel.js';
 import type { ExtendOutcome } from '../../db/extend.js';
+import type { Release, ReleaseOutcome } from '../../db/release.js';
 import type { hold } from '../hold.js';
-import { cancel, claimed, extend, paymentReceived } from '../messages.js';
+import { cancel, claimed, extend, paymentReceived, release } from '../messages.js';
 import type { Claimed, HoldRequest, PaymentSignal } from '../messages.js';
 import { countingDeadline } from './connect.js';
 import { failed } from './failures.js';
 import type { Failed } from './failures.js';
-import { holdStartOptions } from './start.js';
+import { holdStartOptions, shortHash } from './start.js';
 import { pause, within } from './within.js';
 
 /** Before an update is sent again whose task was refused. */
@@ -34,6 +35,7 @@ export type Message =
   | { kind: 'claimed' }
   | { kind: 'cancel'; reason: string; actor: string; requestId: string }
   | { kind: 'extend'; seconds: number; actor: string; requestId: string }
+  | ({ kind: 'release' } & Release)
   | { kind: 'payment'; payment: PaymentSignal }
   /** Makes sure that the workflow runs; nothing is asked. */
   | { kind: 'start' }
@@ -44,6 +46,7 @@ export interface Answers {
   claimed: Claimed;
   cancel: CancelOutcome;
   extend: ExtendOutcome;
+  release: ReleaseOutcome;
   payment: never;
   start: never;
   adopt: 'STARTED' | 'RUNNING';
@@ -159,6 +162,16 @@ async function attempt(
           args: [{ seconds, actor, requestId }],
           // With the seconds: a stored answer must not hide that the same key asks for something else.
           updateId: `extend:${requestId}:${seconds}`,
+          startWorkflowOperation: withStart(),
+        });
+        return { outcome: 'ANSWERED', answer };
+      }
+      case 'release': {
+        const { lines, reason, actor, requestId } = message;
+        const answer = await workflow.executeUpdateWithStart(release, {
+          args: [{ lines, reason, actor, requestId }],
+          // With what is asked, for the same reason.
+          updateId: `release:${requestId}:${await shortHash(JSON.stringify([lines, reason]))}`,
           startWorkflowOperation: withStart(),
         });
         return { outcome: 'ANSWERED', answer };

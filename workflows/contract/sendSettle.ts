@@ -3,6 +3,7 @@ import {
   WorkflowIdConflictPolicy,
   WorkflowIdReusePolicy,
 } from '@temporalio/client';
+import type { Client } from '@temporalio/client';
 import type { DecidePaymentOutcome } from '../../db/decidePayment.js';
 import type { PaymentRef } from '../../db/values.js';
 import { settleWorkflowId } from '../ids.js';
@@ -14,6 +15,7 @@ import { failed } from './failures.js';
 import type { Holds, Sent } from './send.js';
 import { pause, within } from './within.js';
 
+/** Before an update is sent again whose run has ended, or whose task was refused. */
 const pauseMs = 50;
 
 /**
@@ -53,7 +55,6 @@ export async function sendDecision(
 ): Promise<
   Extract<Sent<DecidePaymentOutcome>, { outcome: 'ANSWERED' | 'NO_ANSWER' | 'UNAVAILABLE' }>
 > {
-  const endsAt = Date.now() + withinMs;
   const options = startOptions({ client, ...holds }, holdId, payment);
   const ask = async () => ({
     outcome: 'ANSWERED' as const,
@@ -67,6 +68,16 @@ export async function sendDecision(
       ),
     }),
   });
+  return persist(client, ask, withinMs);
+}
+
+/** Asks until there is an answer, or time is up. */
+export async function persist<Answer>(
+  client: Client,
+  ask: () => Promise<{ outcome: 'ANSWERED'; answer: Answer }>,
+  withinMs: number,
+): Promise<Extract<Sent<Answer>, { outcome: 'ANSWERED' | 'NO_ANSWER' | 'UNAVAILABLE' }>> {
+  const endsAt = Date.now() + withinMs;
   const work = async () => {
     for (;;) {
       try {
@@ -95,7 +106,7 @@ function startOptions({ prefix }: Holds, holdId: string, { provider, paymentId }
   };
 }
 
-function unanswered(error: unknown) {
+export function unanswered(error: unknown) {
   const why = failed(error);
   const detail = 'detail' in why ? why.detail : why.outcome;
   return why.outcome === 'NO_ANSWER'

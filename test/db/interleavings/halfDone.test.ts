@@ -3,6 +3,8 @@ import { cancel } from '../../../db/cancel.js';
 import { claim } from '../../../db/claim.js';
 import { confirm } from '../../../db/confirm.js';
 import { expire } from '../../../db/expire.js';
+import { release } from '../../../db/release.js';
+import { returnSale } from '../../../db/returnSale.js';
 import { describeEachPostgres } from '../../setup/database.js';
 import { bins, counts, everything, statusOf } from '../books.js';
 import { said, whenWaiting } from '../rivals.js';
@@ -146,22 +148,33 @@ describeEachPostgres('nothing is half done', (version) => {
     claim: ['holds', 'hold_lines', 'allocations', 'bins', 'movements', 'orders'],
     confirm: ['bins', 'movements', 'hold_lines', 'holds', 'payments'],
     cancel: ['bins', 'movements', 'hold_lines', 'holds'],
+    release: ['bins', 'movements', 'allocations', 'hold_lines', 'orders', 'requests'],
+    return: ['bins', 'movements', 'allocations', 'hold_lines', 'refunds', 'requests'],
   };
   decided(
-    'F49, R03: a claim, a confirmation and a cancel that break at any of their steps change nothing, and work when all is whole again',
+    'F49, R03, B13, R09: a claim, a confirmation, a cancel, a release and a return that break at any of their steps change nothing, and work when all is whole again',
     async (shop) => {
-      const sku = await shop.product([20, 20], { priceMinor: 500, currency: 'EUR' });
+      const sku = await shop.product([80, 80], { priceMinor: 500, currency: 'EUR' });
       const order = { order: true };
       const wrong: string[] = [];
       for (const [name, tables] of Object.entries(steps)) {
         for (const table of tables) {
-          const hold = await shop.hold({ [sku]: 1 }, order);
+          const hold = await shop.hold({ [sku]: 2 }, order);
           const request = await shop.request({ [sku]: 1 }, order);
-          const payment = name === 'confirm' ? await shop.pay(hold, { amountMinor: 500 }) : null;
+          const paid = ['confirm', 'return'].includes(name);
+          const payment = paid ? await shop.pay(hold, { amountMinor: 1000 }) : null;
+          if (name === 'return') await confirm(shop.db, hold, payment!);
+          const by = { reason: 'broken', actor: 'x', requestId: 'x' };
+          const part = { lines: [{ sku, quantity: 1 }], ...by };
           const calls: Record<string, () => Promise<string>> = {
             claim: () => said(claim(shop.db, request)),
             confirm: () => said(confirm(shop.db, hold, payment!)),
             cancel: () => said(cancel(shop.db, hold, 'changed my mind', 'buyer')),
+            release: () => said(release(shop.db, hold, part)),
+            return: () =>
+              said(
+                returnSale(shop.db, { holdId: hold, ...part, restock: true, refundMinor: null }),
+              ),
           };
           const before = JSON.stringify(await everything(shop));
           await stopAt(shop, table, 'break');
@@ -169,7 +182,10 @@ describeEachPostgres('nothing is half done', (version) => {
           await goOn(shop);
           const changed = JSON.stringify(await everything(shop)) !== before;
           const then = await calls[name]!();
-          const done = { claim: 'HELD', confirm: 'CONFIRMED', cancel: 'CANCELLED' }[name];
+          const done = {
+            ...{ claim: 'HELD', confirm: 'CONFIRMED', cancel: 'CANCELLED' },
+            ...{ release: 'RELEASED', return: 'RETURNED' },
+          }[name];
           if (broken !== 'P0001' || changed || then !== done) {
             wrong.push(`${name} broken at ${table}: ${broken}, then ${then}`);
           }

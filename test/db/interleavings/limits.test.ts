@@ -34,7 +34,7 @@ const countWhileLocking: WrongForm = {
     ],
     'basics.sql': [
       [
-        `  select coalesce(sum(l.quantity), 0)
+        `  select coalesce(sum(l.quantity - l.returned), 0)
   from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
   where h.buyer_id = p_buyer_id and h.status in ('HELD', 'CONFIRMED') and l.sku = p_sku`,
         `select current_setting('tahan.counted')::bigint`,
