@@ -69,9 +69,9 @@ begin
     v_payment.status := 'refunded';
     v_payment.amount_minor := case when v_payment.received_at is null then p_amount_minor else v_payment.amount_minor end;
     -- The money is back, but a confirmed hold keeps its units until an operator has looked; not when
-    -- it is we who sent all of it back, for returns: there is nothing to look at.
+    -- it is we who sent all of it back, for returns: there is nothing to look at. (Of nothing we send nothing.)
     if v_payment.settlement in ('APPLIED', 'ACCEPTED_LATE') then
-      if sent_for_returns(p_provider, p_payment_id) < v_payment.amount_minor then
+      if sent_for_returns(p_provider, p_payment_id) < greatest(v_payment.amount_minor, 1) then
         v_payment.settlement_reason := 'RETURNED';
         v_payment.settlement := 'NEEDS_REVIEW';
       end if;

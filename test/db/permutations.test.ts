@@ -60,8 +60,8 @@ const wrongForms: WrongForm[] = [
     changes: {
       'record_payment.sql': [
         [
-          "then 'NEEDS_REVIEW' else 'REFUNDED' end",
-          "then v_payment.settlement else 'REFUNDED' end",
+          "v_payment.settlement := 'NEEDS_REVIEW';",
+          'v_payment.settlement := v_payment.settlement;',
         ],
       ],
     },

@@ -167,10 +167,10 @@ describeEachPostgres('a refund', (version) => {
   it('two writers at once do not add up to more than the payment either', async () => {
     const payment = await late(1000);
     const text = `insert into tahan.refunds (provider, payment_id, cause, amount_minor, key, created_at, updated_at)
-      values ('test', $1, 'return:' || $2, 600, $2 || $1, now(), now())`;
-    const first = await other(shop, text, [payment.paymentId, 'one']);
+      values ('test', $1, $2, 600, $2 || $1, now(), now())`;
+    const first = await other(shop, text, [payment.paymentId, 'settlement']);
     const second = withClient(shop.url, (client) =>
-      codeOf(client.query(text, [payment.paymentId, 'two'])),
+      codeOf(client.query(text, [payment.paymentId, 'return:two'])),
     );
     await whenWaiting(shop, 'insert into tahan.refunds');
     await first.commit();
