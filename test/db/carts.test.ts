@@ -244,6 +244,30 @@ describeEachPostgres("a buyer's cart", (version) => {
     expect(await ordered(request.holdId)).toEqual({ [a]: 2 });
   });
 
+  it('R33, A10: changes of a cart that wait for its buyer keep no change of stock, and so no payment, out', async () => {
+    const sku = await shop.product([9]);
+    const buyerId = randomUUID();
+    const blocker = await other(shop, 'select pg_advisory_xact_lock(tahan.buyer_lock($1))', [
+      buyerId,
+    ]);
+    let waiting = 0;
+    const puts = atOnce(4, async () => {
+      waiting += 1;
+      await putCartLine(shop.db, { buyerId, sku, quantity: 1 }, { lockBudgetMs: 3_000 }).finally(
+        () => (waiting -= 1),
+      );
+    });
+    puts.catch(() => {});
+    await whenWaiting(shop, 'tahan.put_cart_line', 4);
+    expect(await putProduct(shop.db, sku, { name: 'Ticket' }, operator)).toEqual({
+      outcome: 'CHANGED',
+    });
+    expect(waiting).toBe(4);
+    await blocker.rollback();
+    await puts;
+    expect(await cartOf(buyerId)).toEqual({ [sku]: 1 });
+  });
+
   it('R33: 20 orders of one cart at once, each with a key of its own, are one order and 19 times CART_EMPTY', async () => {
     const [a, b] = [await shop.product([50], euros(100)), await shop.product([50], euros(100))];
     const buyerId = await fill({ [a]: 2, [b]: 1 });
