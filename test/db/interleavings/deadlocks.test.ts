@@ -17,8 +17,8 @@ const inCartOrder: WrongForm = {
         'array_agg(m.sku order by m.place), array_agg(m.quantity order by m.place)',
       ],
       [
-        'min(l.quantity) as smallest\n    from jsonb_to_recordset(p_lines) as l (sku text, quantity integer)',
-        'min(l.quantity) as smallest, min(l.place) as place\n    from rows from (jsonb_to_recordset(p_lines) as (sku text, quantity integer)) with ordinality as l (sku, quantity, place)',
+        'min(l.quantity) as smallest\n    from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)',
+        'min(l.quantity) as smallest, min(l.place) as place\n    from rows from (jsonb_to_recordset(v_lines) as (sku text, quantity integer)) with ordinality as l (sku, quantity, place)',
       ],
       [
         'select array_agg(b.id order by b.sku, b.id) into v_bins',
