@@ -464,14 +464,15 @@ begin
   where r.before <> r.after
   order by r.place;
 
-  update tahan.bins b
-  set available = c.available, safety_stock = c.safety_stock, version = c.version, updated_at = v_now
-  from (
+  with changed as (
     select distinct on (r.bin_id) r.bin_id as id, r.available, r.safety_stock, r.version
     from unnest(v_bin_ids, v_deltas, v_safety_befores, v_availables, v_safety_stocks, v_versions)
       with ordinality as r (bin_id, delta, safety_before, available, safety_stock, version, place)
     where r.delta <> 0 or r.safety_before <> r.safety_stock
-    order by r.bin_id, r.place desc) c
+    order by r.bin_id, r.place desc)
+  update tahan.bins b
+  set available = c.available, safety_stock = c.safety_stock, version = c.version, updated_at = v_now
+  from changed c
   where b.id = c.id;
 
   -- By columns: one object a row took half a second of 2.5.
