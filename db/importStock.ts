@@ -41,13 +41,13 @@ export type ImportOutcome =
  * with the request id answers what the first one answered.
  * @throws DatabaseFault STOCK_LOCK_TIMEOUT (one of the bins), DATABASE_UNAVAILABLE
  */
-export function importStock(
+export async function importStock(
   db: Database,
   rows: ImportRow[],
   how: { dryRun: boolean; allOrNothing: boolean; actor: string; requestId: string },
   { lockBudgetMs = db.changes.lockBudgetMs, withinMs }: Patience = {},
 ): Promise<ImportOutcome> {
-  return db.changes.answer<ImportOutcome>(
+  const answer = await db.changes.answer<Columns | { outcome: 'KEY_REUSED' }>(
     {
       name: 'import_stock',
       text: `select tahan.import_stock($1::jsonb, $2::boolean, $3::boolean, $4::text, $5::text, $6::int) as answer`,
@@ -62,4 +62,29 @@ export function importStock(
     },
     { withinMs },
   );
+  if (answer.outcome === 'KEY_REUSED') return answer;
+  const { outcome, refused, replayed } = answer;
+  const results = answer.outcomes.map((outcome, at): RowResult => {
+    const [available, held, sold] = [answer.available[at], answer.held[at], answer.sold[at]];
+    return {
+      outcome,
+      counts: available == null ? null : { available, held: held!, sold: sold! },
+      safetyStock: answer.safetyStock[at]!,
+      version: answer.version[at]!,
+    };
+  });
+  return { outcome, refused, results, ...(replayed ? { replayed } : {}) };
+}
+
+/** The results as Postgres keeps them: a list for each of their fields. */
+interface Columns {
+  outcome: 'DONE' | 'REFUSED';
+  refused: number;
+  replayed?: true;
+  outcomes: RowResult['outcome'][];
+  available: (number | null)[];
+  held: (number | null)[];
+  sold: (number | null)[];
+  safetyStock: (number | null)[];
+  version: (number | null)[];
 }

@@ -427,7 +427,8 @@ declare
   v_safety_stocks integer[] := array_fill(null::integer, array[v_count]);
   v_safety_befores integer[] := array_fill(null::integer, array[v_count]);
   v_versions bigint[] := array_fill(null::bigint, array[v_count]);
-  v_results jsonb;
+  v_helds integer[] := array_fill(null::integer, array[v_count]);
+  v_solds integer[] := array_fill(null::integer, array[v_count]);
 begin
   select array_agg(b.id order by r.place) into v_bin_ids
   from rows from (jsonb_to_recordset(p_rows) as (sku text, bin text)) with ordinality as r (sku, bin, place)
@@ -441,7 +442,8 @@ begin
   -- Only the bins that were locked: one that was made meanwhile is not among them.
   for v_row in
     select r.place, r.action, r.quantity, r.expected, r.reason, b.id as bin_id,
-      b.available, b.held, b.sold, b.safety_stock, b.version
+      b.available, b.held, b.sold, b.safety_stock, b.version,
+      b.id is not null or exists (select from tahan.products p where p.sku = r.sku collate "C") as has_product
     from rows from (
       jsonb_to_recordset(p_rows) as (sku text, bin text, action text, quantity integer, expected integer, reason text),
       unnest(v_bin_ids)
@@ -462,6 +464,7 @@ begin
       when 'safety_stock' then 0
     end;
     v_outcome := case
+      when not v_row.has_product then 'PRODUCT_NOT_FOUND'
       when v_bin_id is null then 'BIN_NOT_FOUND'
       when v_row.reason is null or v_row.reason !~ '\S' then 'REASON_REQUIRED'
       when v_delta is null or v_row.quantity is null then 'INVALID_QUANTITY'
@@ -488,6 +491,8 @@ begin
     v_availables[v_row.place] := v_available;
     v_safety_stocks[v_row.place] := v_safety_stock;
     v_versions[v_row.place] := v_version;
+    v_helds[v_row.place] := v_row.held;
+    v_solds[v_row.place] := v_row.sold;
   end loop;
 
   -- What each row came to, which is what the three statements below write.
@@ -517,29 +522,22 @@ begin
   where r.before <> r.after
   order by r.place;
 
-  update tahan.bins b
-  set available = c.available, safety_stock = c.safety_stock, version = c.version, updated_at = v_now
-  from (
+  with changed as (
     select distinct on (r.bin_id) r.bin_id as id, r.available, r.safety_stock, r.version
     from unnest(v_bin_ids, v_deltas, v_safety_befores, v_availables, v_safety_stocks, v_versions)
       with ordinality as r (bin_id, delta, safety_before, available, safety_stock, version, place)
     where r.delta <> 0 or r.safety_before <> r.safety_stock
-    order by r.bin_id, r.place desc) c
+    order by r.bin_id, r.place desc)
+  update tahan.bins b
+  set available = c.available, safety_stock = c.safety_stock, version = c.version, updated_at = v_now
+  from changed c
   where b.id = c.id;
 
-  select jsonb_agg(jsonb_build_object(
-    'outcome', case when r.outcome = 'BIN_NOT_FOUND' and p.sku is null then 'PRODUCT_NOT_FOUND' else r.outcome end,
-    'counts', case when b.id is not null then
-      jsonb_build_object('available', r.available, 'held', b.held, 'sold', b.sold) end,
-    'safetyStock', r.safety_stock, 'version', r.version) order by r.place)
-  into v_results
-  from rows from (
-    jsonb_to_recordset(p_rows) as (sku text),
-    unnest(v_bin_ids, v_outcomes, v_availables, v_safety_stocks, v_versions)
-  ) with ordinality as r (sku, bin_id, outcome, available, safety_stock, version, place)
-  left join tahan.bins b on b.id = r.bin_id
-  left join tahan.products p on p.sku = r.sku collate "C";
-  return jsonb_build_object('results', v_results, 'refused',
+  -- By columns: one object a row took half a second of 2.5.
+  return jsonb_build_object(
+    'outcomes', to_jsonb(v_outcomes), 'available', to_jsonb(v_availables), 'held', to_jsonb(v_helds),
+    'sold', to_jsonb(v_solds), 'safetyStock', to_jsonb(v_safety_stocks), 'version', to_jsonb(v_versions),
+    'refused',
     (select count(*) from unnest(v_outcomes) o (outcome) where o.outcome <> 'DONE'));
 end
 $function$;
