@@ -227,7 +227,7 @@ describe('the stream of availability', () => {
     const sku = await service.product([1000]);
     const streams = await atOnce(200, () => stream([sku]));
     await Promise.all(streams.map((one) => one.shows(sku, { available: 1000 })));
-    expect(await listeners()).toHaveLength(1);
+    await until('one listens', async () => (await listeners()).length === 1);
     const [before, began] = [reads.availability, performance.now()];
     const changes: Promise<void>[] = [];
     for (let i = 0; i < 50; i += 1) {
