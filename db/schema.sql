@@ -702,7 +702,7 @@ begin
     perform wait_within(v_budget_ends, v_deadline);
     perform pg_advisory_xact_lock(buyer_lock(p_buyer_id));
     v_now := tahan_clock();
-    if v_now >= p_deadline then
+    if p_deadline <= v_now then
       return jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
     end if;
     v_refusal := refused_by_rules(p_buyer_id, v_now);
