@@ -155,6 +155,8 @@ describe('the layers of the project, read from every import', () => {
       'storeEvent',
       'product',
       'bin',
+      'buyerRules',
+      'readBuyerRules',
       'restock',
       'adjust',
       'stock',
@@ -167,6 +169,7 @@ describe('the layers of the project, read from every import', () => {
     ].map((name) => `db/${name}.ts`);
     const packages = [
       'express',
+      'express-rate-limit',
       'zod',
       'pino',
       'pino-http',
