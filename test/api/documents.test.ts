@@ -49,6 +49,7 @@ describe('what is written down', () => {
       'DATABASE_UNAVAILABLE',
       // What an operator reads in Temporal of a claim that waits for its twin; the API says 202.
       'RESERVATION_IN_PROGRESS',
+      'RATE_LIMITED',
     ];
     expect(codes.filter((code) => !said.has(code) && !general.includes(code))).toEqual([]);
   });

@@ -13,7 +13,7 @@ describeEachPostgres('64 claims of one buyer at once', (version) => {
 
   it.each(['the units of a product', 'the open holds'])(
     `S11: never pass a limit of 2 for %s, nor get fewer, ${rounds} rounds`,
-    { timeout: 300_000 },
+    { timeout: 900_000 },
     async (what) => {
       const before = conflicts.repeated;
       const ofProduct = what === 'the units of a product';

@@ -162,6 +162,8 @@ describe('the layers of the project, read from every import', () => {
       'storeEvent',
       'product',
       'bin',
+      'buyerRules',
+      'readBuyerRules',
       'restock',
       'adjust',
       'count',
@@ -179,6 +181,7 @@ describe('the layers of the project, read from every import', () => {
     ].map((name) => `db/${name}.ts`);
     const packages = [
       'express',
+      'express-rate-limit',
       'zod',
       'pino',
       'pino-http',
