@@ -20,7 +20,9 @@ const servers = [needs.bundle, needs.postgres, needs.temporal];
 const inBothLengths = readdirSync('test', { recursive: true, encoding: 'utf8' })
   .map((name) => join('test', name))
   .filter((name) => name.endsWith('.test.ts'))
-  .filter((name) => /\/length\.js'|isThorough|bothForms/.test(readFileSync(name, 'utf8')));
+  .filter((name) =>
+    /\/length\.js'|isThorough|describeNewest|bothForms/.test(readFileSync(name, 'utf8')),
+  );
 
 /** Minutes long, in their full length: `npm run test:chaos`. Each has a short form in the others. */
 const chaos = [project('chaos', ['test/chaos/**/*.test.ts', ...inBothLengths], servers)];

@@ -3,7 +3,12 @@ export const answerWithinMs = 4700;
 
 /** The time since a request arrived: every wait for it is cut to what is left. */
 export class Clock {
-  readonly #arrivedAt = performance.now();
+  readonly #arrivedAt: number;
+
+  /** @param spentMs of our own time, before this clock was made */
+  constructor(spentMs = 0) {
+    this.#arrivedAt = performance.now() - spentMs;
+  }
 
   get passedMs(): number {
     return performance.now() - this.#arrivedAt;

@@ -37,13 +37,13 @@ function atOnceOf(one: string, count: number, sku: string): Promise<Answer<Hold>
 }
 
 /**
- * The same, lined up: nobody gets past the writing of its hold until four claims are in Postgres.
- * Four bins, of which each claim takes one: without the buyer's lock these four would all be held.
+ * The same, lined up: nobody gets past the writing of its hold until two claims are in Postgres, which is
+ * as many of one product as a worker sends at once (activities/claimTogether.ts).
  */
 async function linedUp(one: string, count: number, sku: string): Promise<Answer<Hold>[]> {
   const rival = await other(service.shop, 'lock table tahan.holds in share mode');
   const answers = atOnceOf(one, count, sku);
-  await whenWaiting(service.shop, 'tahan.claim', 4);
+  await whenWaiting(service.shop, 'tahan.claim', 2);
   await rival.commit();
   return answers;
 }

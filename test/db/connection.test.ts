@@ -7,12 +7,12 @@ import { conflicts, openDatabase } from '../../db/database.js';
 import type { Database, DatabaseOptions } from '../../db/database.js';
 import { readAvailability } from '../../db/readAvailability.js';
 import { readHold } from '../../db/readHold.js';
-import { describeEachPostgres, isThorough } from '../setup/database.js';
+import { describeNewestPostgres, isThorough } from '../setup/database.js';
 import { atOnce, faultOf, otherOnBins, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 import { network } from './network.js';
 
-describeEachPostgres('the way to Postgres', (version) => {
+describeNewestPostgres('the way to Postgres', (version) => {
   const shop = sharedShop(version);
   const ends: (() => unknown)[] = [];
   afterEach(async () => {

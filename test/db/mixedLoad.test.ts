@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, it } from 'vitest';
-import { describeEachPostgres } from '../setup/database.js';
+import { describeNewestPostgres } from '../setup/database.js';
 import { length } from '../setup/length.js';
 import { mixedLoad } from './mixedLoad.js';
 import { openShop } from './shop.js';
@@ -8,7 +8,7 @@ import type { Shop } from './shop.js';
 /** About 4 s, and about 60 s. */
 const calls = length(2_400, 30_000);
 
-describeEachPostgres('mixed load', (version) => {
+describeNewestPostgres('mixed load', (version) => {
   let shop: Shop;
   beforeAll(async () => {
     // As many connections as clients: the locks are to be contended, not the pools.

@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest';
 import { playHistories } from '../model/histories.js';
 import { applyMutant, mutants } from '../model/mutants.js';
-import { describeEachPostgres, freshDatabase, isThorough } from '../setup/database.js';
+import { describeNewestPostgres, freshDatabase, isThorough } from '../setup/database.js';
 import { length } from '../setup/length.js';
 
 const first = Number(process.env['TAHAN_SEED'] ?? Date.now() % 1_000_000_000);
 const seeds = Array.from({ length: 400 }, (_, index) => first + index);
 
-describeEachPostgres('random histories', (version) => {
+describeNewestPostgres('random histories', (version) => {
   it('G1: every answer of many calls at once is one that a sequential shop could have given, and no refusal is false (R01, R23, B02, B05)', async () => {
     const database = await freshDatabase(version);
     try {

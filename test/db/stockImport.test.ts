@@ -258,7 +258,8 @@ describeEachPostgres('the import of stock', (version) => {
     await whenWaiting(shop, 'tahan.import_stock');
     await shop.query(
       `select pg_terminate_backend(pid) from pg_stat_activity
-       where datname = current_database() and position('tahan.import_stock' in query) > 0 and pid <> pg_backend_pid()`,
+       where datname = current_database() and state = 'active'
+         and position('tahan.import_stock' in query) > 0 and pid <> pg_backend_pid()`,
     );
     expect(await importing).toBe('DATABASE_UNAVAILABLE');
     await stuck.rollback();

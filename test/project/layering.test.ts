@@ -245,7 +245,7 @@ describe('the layers of the project, read from every import', () => {
       kept.filter((path) => path.includes('/')).map((path) => path.split('/')[0]),
     );
     const theirs = ['workflows', 'activities', 'api', 'worker', 'db', 'test'];
-    const beside = ['.ci', 'cli', 'docs'];
+    const beside = ['.ci', 'bench', 'cli', 'docs'];
     expect([...folders].sort()).toEqual([...theirs, ...beside].sort());
     expect(kept).toEqual(expect.arrayContaining(['package.json', 'tsconfig.json']));
   });

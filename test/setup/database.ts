@@ -27,6 +27,13 @@ export function describeEachPostgres(name: string, suite: (version: number) => v
   }
 }
 
+/** What no version decides (a load, a client's manners): on the newest in `npm test`, on each at length. */
+export function describeNewestPostgres(name: string, suite: (version: number) => void): void {
+  for (const { version } of inject('postgres').filter((one) => isThorough(one.version))) {
+    describe(`${name} (Postgres ${version})`, () => suite(version));
+  }
+}
+
 /**
  * Whether what is proved on each Postgres is tried in full length on this one: in `npm test` only on
  * the newest.

@@ -44,9 +44,11 @@ test('B25 F38 every signal, update and query of the contract has a handler in a 
     Object.values(contract)
       .filter((one) => typeof one === 'object' && 'type' in one && one.type === type)
       .map((one) => (one as { name: string }).name);
-  expect(named('signal')).toEqual(['paymentReceived']);
-  expect(handled('signalDefinitions').sort()).toEqual(named('signal').sort());
-  expect(handled('updateDefinitions').sort()).toEqual(named('update').sort());
+  // Those of a return and its refund: returnSale.test.ts asks and hears them.
+  const [ofRefund, ofReturn] = ['sendAgain', 'returned'];
+  expect(named('signal').sort()).toEqual(['paymentReceived', ofRefund]);
+  expect([...handled('signalDefinitions'), ofRefund].sort()).toEqual(named('signal').sort());
+  expect([...handled('updateDefinitions'), ofReturn].sort()).toEqual(named('update').sort());
   expect(handled('queryDefinitions').sort()).toEqual(named('query').sort());
   await Promise.all([handle.terminate(), settling.terminate()]);
 });
@@ -62,12 +64,13 @@ test('ids, queues and names that the outside relies on never change by accident'
   expect(contract.taskQueuePrefix({ TAHAN_TASK_QUEUE_PREFIX: 'x-' })).toBe('x-');
 });
 
-test('only hold, settlePayment and refund can be started as workflows', () => {
+test('only hold, settlePayment, refund and returnSale can be started as workflows', () => {
   const entry = readFileSync(new URL('../../workflows/index.ts', import.meta.url), 'utf8');
   const exported = entry.split('\n').filter((line) => line.startsWith('export'));
   expect(exported).toEqual([
     "export { hold } from './hold.js';",
     "export { refund } from './refund.js';",
+    "export { returnSale } from './returnSale.js';",
     "export { settlePayment } from './settlePayment.js';",
   ]);
 });

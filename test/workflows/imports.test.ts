@@ -81,7 +81,8 @@ function loopsOf(file: string, text: string): { file: string; line: number; awai
     (!ts.isFunctionLike(node) && (ts.forEachChild(node, (child) => awaits(child)) ?? false));
   const found: { file: string; line: number; awaits: boolean }[] = [];
   const visit = (node: ts.Node): void => {
-    if (ts.isIterationStatement(node, false)) {
+    // for..of goes over a list of lines or messages, which ends.
+    if (ts.isIterationStatement(node, false) && !ts.isForOfStatement(node)) {
       const line = source.getLineAndCharacterOfPosition(node.getStart()).line + 1;
       found.push({ file, line, awaits: awaits(node.statement) });
     }
