@@ -19,7 +19,7 @@ interface Row {
   given_back: boolean;
 }
 
-const count = length(60, 200);
+const count = length(40, 200);
 
 describe('paid at the end, to the millisecond', () => {
   const service = sharedService({

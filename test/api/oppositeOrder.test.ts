@@ -5,7 +5,7 @@ import { oppositeOrder } from './oppositeOrder.js';
 import { sharedService } from './service.js';
 
 const service = sharedService();
-const count = length(60, 200);
+const count = length(40, 200);
 const buyers = length(8, 20);
 
 it(

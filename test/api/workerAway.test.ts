@@ -15,7 +15,7 @@ const groups = {
   'late, told after the timer': 'EXPIRED false REFUND_DUE',
 };
 type Group = keyof typeof groups;
-const each = length(8, 20);
+const each = length(5, 20);
 
 describe(`the worker is away over the end of ${4 * each} holds`, { timeout: 240_000 }, () => {
   const service = sharedService({ workers: false });

@@ -6,7 +6,7 @@ import { openShop } from './shop.js';
 import type { Shop } from './shop.js';
 
 /** About 4 s, and about 60 s. */
-const calls = length(2_400, 30_000);
+const calls = length(1_500, 30_000);
 
 describeNewestPostgres('mixed load', (version) => {
   let shop: Shop;

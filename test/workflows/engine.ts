@@ -118,7 +118,11 @@ export async function failedTasks(
   const isRefused = ({ cause }: { cause?: unknown }) => Number(cause) === unhandledCommand;
   return {
     refused: found.filter(isRefused).length,
-    failed: found.filter((one) => !isRefused(one)).map((one) => String(one.failure?.message)),
+    // What the worker reports has a failure. Without one it was the server: a flood of signals that fills
+    // its buffer during a task makes it close the task by force and hand out another.
+    failed: found
+      .filter((one) => one.failure && !isRefused(one))
+      .map((one) => String(one.failure!.message)),
   };
 }
 

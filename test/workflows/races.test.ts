@@ -68,7 +68,7 @@ function within90ms<T>(index: number, asks: (() => Promise<T>)[]): Promise<T[]> 
 
 /** Of 20 races each. */
 const batches = length(2, 6);
-const paidAtTheEnd = length(30, 60);
+const paidAtTheEnd = length(20, 60);
 
 describe('cancel, extend and payment of one hold within 90 ms', { timeout: 120_000 }, () => {
   test(`H4, B22: ${20 * batches} races: one end, which is the row, one actor, the payment always counts, the extension is answered`, async () => {

@@ -114,6 +114,10 @@ describe('a return', () => {
         handle(workflowId).executeUpdate(returned, { args: [bad as never] }),
       ).rejects.toThrow();
     expect(database.callsOf('returnSale', request.holdId)).toBe(1);
+    // Its hold was never made, which the workflow says when it ends.
+    expect(await handle(workflowId).result()).toMatchObject({ outcome: 'MISSING' });
+    await until('it is told', () => shop.problems.length > 0);
+    expect(shop.problems.splice(0)).toEqual([expect.stringContaining('has no row in Postgres')]);
   });
 });
 
