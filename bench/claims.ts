@@ -55,14 +55,7 @@ export async function claims(options: {
     judged: [
       ...(pgbench === undefined
         ? []
-        : [
-            judge(
-              5,
-              'one bin, 4 connections',
-              'pgbench, 4 connections',
-              'claims a second, one bin',
-            ),
-          ]),
+        : [judge(5, batched, 'pgbench, 4 connections', 'claims a second, one bin')]),
       judge(
         2,
         'ten bins, 16 connections',
