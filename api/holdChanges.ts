@@ -11,7 +11,7 @@ import { mergeLines } from './canonical.js';
 import type { Clock } from './clock.js';
 import { Problem } from './errors.js';
 import { holdId, isOf } from './holds.js';
-import { noHold, refusalCodes, refusalProblem, tooMany } from './refusals.js';
+import { noHold, otherChange, refusalCodes, refusalProblem, tooMany } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Call, Reply, Route } from './route.js';
 import * as schemas from './schemas.js';
@@ -217,10 +217,7 @@ function extended(hold: Hold, sent: Sent<Answers['extend']>): Reply {
       case 'MISSING':
         throw noHold();
       case 'KEY_REUSED':
-        throw new Problem(
-          'IDEMPOTENCY_KEY_REUSED',
-          'This Idempotency-Key was used for another change of this hold.',
-        );
+        throw otherChange();
       case 'ALREADY':
         break;
     }
@@ -256,13 +253,6 @@ function released(hold: Hold, answer: Answers['release'], asked: Line[]): Reply 
 
 function changing(): Problem {
   return new Problem('STOCK_LEDGER_BUSY', 'The hold is being changed.');
-}
-
-function otherChange(): Problem {
-  return new Problem(
-    'IDEMPOTENCY_KEY_REUSED',
-    'This Idempotency-Key was used for another change of this hold.',
-  );
 }
 
 /** Why nothing can be done with a hold that has ended. */

@@ -115,3 +115,11 @@ export function tooMany(
 export function noHold(): Problem {
   return new Problem('HOLD_NOT_FOUND', 'There is no such hold.');
 }
+
+/** Extend, release and return share one space of request ids per hold. */
+export function otherChange(): Problem {
+  return new Problem(
+    'IDEMPOTENCY_KEY_REUSED',
+    'This Idempotency-Key was used for another change of this hold.',
+  );
+}

@@ -6,7 +6,7 @@ import type { ReturnRequest } from '../workflows/contract.js';
 import { mergeLines } from './canonical.js';
 import { Problem } from './errors.js';
 import { holdId } from './holds.js';
-import { noHold, tooMany } from './refusals.js';
+import { noHold, otherChange, tooMany } from './refusals.js';
 import { ok, route } from './route.js';
 import type { Route } from './route.js';
 import * as schemas from './schemas.js';
@@ -109,10 +109,7 @@ function done(sent: Awaited<ReturnType<typeof sendReturn>>, asked: Line[]) {
         answer,
       );
     case 'KEY_REUSED':
-      throw new Problem(
-        'IDEMPOTENCY_KEY_REUSED',
-        'This Idempotency-Key was used for another change of this hold.',
-      );
+      throw otherChange();
     case 'REASON_REQUIRED':
       throw new Problem('REASON_REQUIRED', 'Say why in `reason`.');
     case 'MISSING':

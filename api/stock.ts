@@ -9,6 +9,7 @@ import type { Database } from '../db/database.js';
 import { restock } from '../db/restock.js';
 import type { StockOutcome } from '../db/stock.js';
 import type { Counts } from '../db/values.js';
+import { asksCsv, nextPage } from './csv.js';
 import { Problem } from './errors.js';
 import { page } from './faults.js';
 import { binOf, patience, skuOf } from './products.js';
@@ -91,13 +92,12 @@ export const stockRoutes: Route[] = [
       },
     },
     codes: [],
-    async handle({ query, clock, accepts }, { db }) {
+    async handle(call, { db }) {
+      const { query, clock } = call;
       const bins = await page(query.cursor, readStock(db, query, clock.left(readUntilMs)));
       const shown = showPage(bins, showStockedBin);
-      if (accepts !== 'text/csv') return ok(shown);
-      const { items, next_cursor } = shown;
-      const next = `</v1/stock?limit=${query.limit}&cursor=${next_cursor}>; rel="next"`;
-      return { ...csv(writeStock(items)), headers: next_cursor === null ? {} : { link: next } };
+      if (!asksCsv(call)) return ok(shown);
+      return csv(writeStock(shown.items), nextPage('/v1/stock', query, shown.next_cursor));
     },
   }),
 ];

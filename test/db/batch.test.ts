@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { adjust } from '../../db/adjust.js';
+import { putBuyerRules } from '../../db/buyerRules.js';
 import { claim } from '../../db/claim.js';
 import type { ClaimRequest } from '../../db/claim.js';
 import { claimBatch } from '../../db/claimBatch.js';
@@ -132,6 +133,16 @@ describeEachPostgres('claims in one batch', (version) => {
     // The same ones, asked again alone, are decided by claim: nothing of the batch stands in their way.
     expect((await claim(shop.db, busy)).outcome).toBe('HELD');
     expect(await claim(shop.db, twice)).toMatchObject({ outcome: 'ALREADY', status: 'HELD' });
+  });
+
+  it('R10, S11: while a rule about buyers is on, every claim is left for claim, which looks at it', async () => {
+    const sku = await shop.product([20]);
+    const by = { actor: 'op', reason: 'scalpers' };
+    await putBuyerRules(shop.db, { maxOpenHolds: 1 }, by);
+    const asked = await requests(sku, [1, 1], { buyerId: 'many' });
+    expect(names(await claimBatch(shop.db, asked))).toEqual(['ALONE', 'ALONE']);
+    await putBuyerRules(shop.db, { maxOpenHolds: null }, by);
+    expect(names(await claimBatch(shop.db, asked))).toEqual(['HELD', 'HELD']);
   });
 
   it('R07: units of overdue holds are left for the claim that takes them back, and no batch says sold out meanwhile', async () => {
