@@ -15,7 +15,7 @@ import { restock } from '../db/restock.js';
 import { audit } from '../test/db/audit.js';
 import { onFreshDatabase } from './database.js';
 import { atLeast, closedLoop, interleave } from './measure.js';
-import type { Arm, Run } from './measure.js';
+import type { Arm, Options, Run } from './measure.js';
 
 const sku = 'HOT';
 const perBatch = 50;
@@ -25,11 +25,7 @@ const batched = `one bin, batches of ${perBatch}`;
  * The database layer alone: claims of one unit of one product, each by another buyer, against the
  * claim as two bare statements in one transaction (a conditional UPDATE and an INSERT, by pgbench).
  */
-export async function claims(options: {
-  rounds: number;
-  seconds: number;
-  say: (line: string) => void;
-}): Promise<Omit<Run, 'cpu_seconds'>> {
+export async function claims(options: Options): Promise<Run> {
   const pgbench = findPgbench();
   const arms: Arm[] = [
     ...(pgbench === undefined ? [] : [bareStatements(pgbench)]),
@@ -38,7 +34,8 @@ export async function claims(options: {
     ours('one bin, 16 connections', { bins: 1, connections: 16 }),
     ours('ten bins, 16 connections', { bins: 10, connections: 16 }),
   ];
-  const { samples, violations } = await interleave(arms, options);
+  const measured = await interleave(arms, options);
+  const { samples } = measured;
   const judge = (least: number, mine: string, baseline: string, metric: string) =>
     atLeast(least, {
       bench: 'claims',
@@ -50,8 +47,7 @@ export async function claims(options: {
   return {
     bench: 'claims',
     settings: { rounds: options.rounds, seconds: options.seconds },
-    samples,
-    violations,
+    ...measured,
     judged: [
       ...(pgbench === undefined
         ? []

@@ -29,6 +29,11 @@ async function start(): Promise<Postgres> {
   });
 }
 
+/** Of the server itself; each connection is a child of it. */
+export async function postgresPid(): Promise<number> {
+  return (await (server ??= start())).pid;
+}
+
 export async function stopPostgres(): Promise<void> {
   await (await server)?.stop();
 }

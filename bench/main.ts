@@ -2,33 +2,59 @@
  * Speed, as ratios to a baseline of the same run: `npm run bench`, `npm run bench -- claims --json`.
  * Ends with 1 when an invariant was violated, or a goal was missed.
  */
-import { arch, cpus, totalmem } from 'node:os';
+import { arch, cpus, loadavg, totalmem } from 'node:os';
 import { parseArgs } from 'node:util';
 import { claims } from './claims.js';
+import { passedOn } from './arms/start.js';
 import { describePostgres, stopPostgres } from './database.js';
-import type { Judged, Run } from './measure.js';
+import { expiry } from './expiry.js';
+import { flash, saturated } from './flash.js';
+import type { Judged, Options, Run } from './measure.js';
+import { memory } from './memory.js';
 import { reads } from './reads.js';
+import { refusal } from './refusal.js';
+import { steady } from './steady.js';
 
-const benches = { claims, reads };
+const usual = { claims, reads, flash, saturated, steady, expiry, refusal };
+const benches = { ...usual, memory };
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    json: { type: 'boolean', default: false },
-    rounds: { type: 'string', default: '3' },
-    seconds: { type: 'string', default: '5' },
-  },
-});
-const wanted = positionals.length > 0 ? positionals : Object.keys(benches);
+const usage = `npm run bench -- [${Object.keys(benches).join('] [')}]
+Without a name all but memory, which takes 40 minutes.
+  --rounds 3        of each; an arm counts with the median of its rounds
+  --seconds 5       of each round of claims, reads, steady and refusal
+  --buyers 20000    who come to flash and saturated
+  --rate 2000       of them in a second, to flash
+  --units 500       that flash has; saturated has twice as many
+  --clients 64      at once, of saturated and refusal
+  --holds 1000      that end in the same second (expiry); 10000 that are kept open (memory)
+  --minutes 30      of memory
+  --temporal ADDRESS  a Temporal server of yours; without it each arm starts a development server
+  --json            one line per judged number, and one per bench`;
+
+const { values, positionals } = readArguments();
+const wanted = positionals.length > 0 ? positionals : Object.keys(usual);
 const unknown = wanted.find((name) => !(name in benches));
-const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)];
-if (unknown !== undefined || !(rounds >= 1) || !(seconds > 0)) {
-  console.error(
-    `usage: npm run bench -- [${Object.keys(benches).join('] [')}] [--rounds 3] [--seconds 5] [--json]`,
-  );
+const options: Options = {
+  rounds: Number(values.rounds),
+  seconds: Number(values.seconds),
+  buyers: Number(values.buyers),
+  rate: Number(values.rate),
+  units: Number(values.units),
+  clients: Number(values.clients),
+  holds: Number(values.holds ?? (wanted.includes('memory') ? 10_000 : 1000)),
+  minutes: Number(values.minutes),
+  temporalAddress: values.temporal,
+  say,
+};
+const numbers = Object.values(options).filter((value) => typeof value === 'number');
+if (unknown !== undefined || !numbers.every((value) => value > 0) || options.holds < 100) {
+  console.error(usage);
   process.exit(2);
 }
 
+const environment = Object.fromEntries(
+  passedOn.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
+);
 let failed = false;
 try {
   const machine = {
@@ -41,16 +67,42 @@ try {
   };
   for (const name of wanted as (keyof typeof benches)[]) {
     const before = process.cpuUsage();
-    const found = await benches[name]({ rounds, seconds, say });
+    const loadBefore = loadavg()[0]!;
+    const found = await benches[name](options);
     const { user, system } = process.cpuUsage(before);
-    const cpu_seconds = { bench: Math.round((user + system) / 1e4) / 100 };
-    report({ ...found, cpu_seconds }, machine);
+    found.cpu_seconds['bench'] = Math.round((user + system) / 1e4) / 100;
+    // Others on the machine slow all arms; a run with much of them is worth less.
+    Object.assign(found.settings, { environment, load_before: loadBefore });
+    report(found, machine);
     failed ||= found.violations.length > 0 || found.judged.some((line) => !line.holds);
   }
 } finally {
   await stopPostgres();
 }
 process.exitCode = failed ? 1 : 0;
+
+function readArguments() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        json: { type: 'boolean', default: false },
+        rounds: { type: 'string', default: '3' },
+        seconds: { type: 'string', default: '5' },
+        buyers: { type: 'string', default: '20000' },
+        rate: { type: 'string', default: '2000' },
+        units: { type: 'string', default: '500' },
+        clients: { type: 'string', default: '64' },
+        holds: { type: 'string' },
+        minutes: { type: 'string', default: '30' },
+        temporal: { type: 'string' },
+      },
+    });
+  } catch (error) {
+    console.error(`${(error as Error).message}\n${usage}`);
+    process.exit(2);
+  }
+}
 
 function say(line: string): void {
   process.stderr.write(`${line}\n`);
@@ -66,9 +118,19 @@ function report(run: Run, machine: Record<string, unknown>): void {
   console.log(`\n${run.bench}`);
   for (const [arm, samples] of Object.entries(run.samples))
     console.log(`  ${arm.padEnd(36)} ${samples.join(', ')} a second`);
+  for (const [what, numbers] of Object.entries(run.numbers))
+    console.log(`  ${what.padEnd(50)} ${inBrief(numbers)}`);
+  for (const [process, spent] of Object.entries(run.cpu_seconds))
+    console.log(`  CPU of ${process.padEnd(43)} ${spent} s`);
   for (const line of run.judged) console.log(`  ${sentence(line)}`);
   for (const line of run.left_out) console.log(`  left out: ${line}`);
   for (const line of run.violations) console.log(`  VIOLATED: ${line}`);
+}
+
+/** Looks over half an hour are not for reading. */
+function inBrief(numbers: number[]): string {
+  if (numbers.length <= 10) return numbers.join(', ');
+  return `${numbers[0]} first, ${Math.max(...numbers)} most, ${numbers.at(-1)} last of ${numbers.length}`;
 }
 
 function sentence({ metric, ours, baseline, baseline_value, ratio, goal, holds }: Judged): string {

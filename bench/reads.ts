@@ -8,23 +8,19 @@ import { putProduct } from '../db/product.js';
 import { restock } from '../db/restock.js';
 import { onFreshDatabase } from './database.js';
 import { atLeast, closedLoop, interleave } from './measure.js';
-import type { Arm, Run } from './measure.js';
+import type { Arm, Options, Run } from './measure.js';
 
 const clients = 16;
 const arms = { ours: 'GET availability', bare: 'a bare route with the same query' };
 
 /** Reads of one product's availability over HTTP, against an Express route that runs the same query and does nothing else. */
-export async function reads(options: {
-  rounds: number;
-  seconds: number;
-  say: (line: string) => void;
-}): Promise<Omit<Run, 'cpu_seconds'>> {
-  const { samples, violations } = await interleave([arm('api'), arm('bare')], options);
+export async function reads(options: Options): Promise<Run> {
+  const measured = await interleave([arm('api'), arm('bare')], options);
+  const { samples } = measured;
   return {
     bench: 'reads',
     settings: { clients, rounds: options.rounds, seconds: options.seconds },
-    samples,
-    violations,
+    ...measured,
     judged: [
       atLeast(0.8, {
         bench: 'reads',
