@@ -61,15 +61,20 @@ export async function violationsOf(
   const found = Object.entries(await audit(url)).map(
     ([rule, rows]) => `the audit found "${rule}": ${JSON.stringify(rows[0])}`,
   );
-  const told = visits.flatMap(({ holdId }) => holdId ?? []);
   const rows = await sql<{ id: string }>(
     `select id from tahan.holds where status in (${statuses.map((each) => `'${each}'`).join()})`,
   );
-  const there = new Set(rows.map(({ id }) => id));
+  return [...found, ...brokenPromises(visits, new Set(rows.map(({ id }) => id)))];
+}
+
+/** @param there the holds that may be told of */
+export function brokenPromises(visits: Visit[], there: Set<string>): string[] {
+  const told = visits.flatMap(({ holdId }) => holdId ?? []);
   const missing = told.filter((id) => !there.has(id));
-  if (missing.length > 0) {
-    found.push(`${missing.length} were told of a hold that has no row, such as ${missing[0]}`);
-  }
+  const found =
+    missing.length === 0
+      ? []
+      : [`${missing.length} were told of a hold that has no row, such as ${missing[0]}`];
   if (new Set(told).size < told.length) found.push('two buyers were told of the same hold');
   return found;
 }
