@@ -3,8 +3,11 @@
  * Ends with 1 when an invariant was violated, or a goal was missed.
  */
 import { arch, cpus, loadavg, totalmem } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { claims } from './claims.js';
+import { takeLock } from '../cli/lock.mjs';
+import { root } from '../cli/root.js';
 import { passedOn } from './arms/start.js';
 import { describePostgres, stopPostgres } from './database.js';
 import { expiry } from './expiry.js';
@@ -55,6 +58,14 @@ if (unknown !== undefined || !numbers.every((value) => value > 0) || options.hol
 const environment = Object.fromEntries(
   passedOn.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
 );
+// Two at once would measure each other.
+const lock = takeLock(join(root, '.tahan', 'bench.lock'));
+if (!lock.held) {
+  console.error(`Another bench runs in this clone, as process ${lock.pid}.`);
+  process.exit(2);
+}
+process.on('exit', lock.release);
+
 let failed = false;
 try {
   const machine = {

@@ -31,9 +31,16 @@ const files = {
   'no engine': { api: 'bench/arms/noEngine.ts' },
 } as const;
 
+/** Of the last run of each arm: `.tahan/logs/bench-ours-api.log`. */
+function freshLog(kind: Kind, name: string): string {
+  const file = join(root, '.tahan', 'logs', `bench-${kind.replace(' ', '-')}-${name}.log`);
+  rmSync(file, { force: true });
+  return file;
+}
+
 /**
  * Starts an arm on fresh data. Each of its processes has a watcher, which ends it when the bench is
- * gone, however that ended; folders go with them.
+ * gone, however that ended; Temporal's data goes with it.
  *
  * @param databaseUrl of the owner; the floor has none
  * @param units of HOT that the floor has (the others have stock)
@@ -47,7 +54,6 @@ export async function startArm(
   const { say } = options;
   const errors = await prepare(say);
   if (errors) throw new Error(errors);
-  const folder = mkdtempSync(join(tmpdir(), 'tahan-bench-'));
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
   const key = newKey();
   if (kind !== 'floor') await storeKey(databaseUrl, key);
@@ -55,7 +61,6 @@ export async function startArm(
   const children: Watched[] = [];
   const stop = async () => {
     for (const child of children.reverse()) await child.stop();
-    rmSync(folder, { recursive: true, force: true });
   };
   const own = (child: Watched) => (children.push(child), child.pid);
   try {
@@ -76,7 +81,7 @@ export async function startArm(
         args: [...(file.endsWith('.ts') ? ['--import', 'tsx'] : []), join(root, file)],
         cwd: root,
         env: environment,
-        logFile: join(folder, `${name}.log`),
+        logFile: freshLog(kind, name),
         graceMs: 15_000,
       });
       own(child);
@@ -93,11 +98,13 @@ export async function startArm(
       const bundle = await workflowBundle(say);
       let address = options.temporalAddress;
       if (address === undefined) {
+        const folder = mkdtempSync(join(tmpdir(), 'tahan-bench-temporal-'));
         const server = await startTemporal({
           binary: await findTemporal({ say }),
           port: ports.temporal.number,
-          dataFile: join(folder, 'temporal', 'temporal.db'),
-          logFile: join(folder, 'temporal.log'),
+          dataFile: join(folder, 'temporal.db'),
+          temporary: folder,
+          logFile: freshLog(kind, 'temporal'),
         });
         pids['temporal'] = own(server);
         address = server.address;

@@ -109,7 +109,9 @@ describe('the load of the benches', () => {
   });
 
   it('sold out is an answer, and anything else that is no hold is a failure', async () => {
+    let requests = 0;
     const shop = await serve((_req, res, number) => {
+      requests += 1;
       if (number === 0) refuse(res, 409, 'INSUFFICIENT_STOCK');
       else if (number === 1) refuse(res, 500, 'INTERNAL_ERROR');
       else res.destroy();
@@ -120,6 +122,7 @@ describe('the load of the benches', () => {
       ends.push((await visit(open, at, shop, () => undefined)).end);
     }
     expect(ends).toEqual(['REFUSED', 'FAILED', 'FAILED']);
+    expect(requests, 'asked again on a new connection when a kept one is closed').toBe(4);
   });
 });
 
