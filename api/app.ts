@@ -16,6 +16,7 @@ import { Claims } from './claims.js';
 import { Clock } from './clock.js';
 import { errors, Problem, saysWhen } from './errors.js';
 import { asProblem, check, checkText, parseJson, utf8 } from './faults.js';
+import { Gate } from './gate.js';
 import { idempotencyKey, theOne } from './headers.js';
 import { healthRoutes } from './health.js';
 import { holdChangeRoutes } from './holdChanges.js';
@@ -26,6 +27,7 @@ import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
 import { createRates } from './rates.js';
 import type { Rates } from './rates.js';
+import { Readings } from './readings.js';
 import { returnRoutes } from './returns.js';
 import type { Call, Reply, Route } from './route.js';
 import type { ApiSettings } from './settings.js';
@@ -50,6 +52,9 @@ export interface ApiParts {
 export interface Api extends Required<ApiParts> {
   keys: Keys;
   claims: Claims;
+  /** One read for all checkouts that arrive together. */
+  readings: Readings;
+  gate: Gate;
   rates: Rates;
   /** Holds whose workflow is being started because their key was repeated. */
   adopting: Set<string>;
@@ -79,13 +84,16 @@ export const routes: Route[] = [
 
 export function createApi(parts: ApiParts): express.Express {
   const { stopping = new AbortController().signal } = parts;
+  const readings = new Readings(parts.db);
   const api: Api = {
     send,
     sendSettle,
     ...parts,
     stopping,
     keys: new Keys(parts.db),
-    claims: new Claims(parts.settings.claimsInFlight),
+    claims: new Claims(),
+    readings,
+    gate: new Gate(readings, parts.settings.claimsInFlight),
     rates: createRates(parts.settings.rates),
     adopting: new Set(),
     watch: new Watch(parts.db, parts.settings.streams, stopping),

@@ -1,5 +1,5 @@
 import { DatabaseFault } from '../db/faults.js';
-import { readAfterDeadline } from '../db/readCheckout.js';
+import { readAfterDeadline } from '../db/readAfterDeadline.js';
 import { readHold } from '../db/readHold.js';
 import type { Hold } from '../db/readHold.js';
 import type { Answers, HoldRequest, Sent } from '../workflows/contract.js';

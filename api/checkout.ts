@@ -1,12 +1,15 @@
 import type { Hold } from '../db/readHold.js';
-import { readCheckout } from '../db/readCheckout.js';
+import type { Line } from '../db/values.js';
 import { adoptionRequest, workflowId } from '../workflows/contract.js';
 import type { HoldRequest } from '../workflows/contract.js';
 import type { Api } from './app.js';
 import { askForClaim, claimWithinMs } from './askForClaim.js';
+import type { Decision } from './askForClaim.js';
 import { canonical } from './canonical.js';
 import type { Checkout } from './canonical.js';
 import { answerWithinMs } from './clock.js';
+import { Problem } from './errors.js';
+import type { Reading } from './readings.js';
 import { holdTooLong, keyReused, noProduct, refusalProblem } from './refusals.js';
 import type { Call, Reply } from './route.js';
 import type { CheckoutBody } from './schemas.js';
@@ -16,10 +19,10 @@ import { showHold, showOrder } from './show.js';
 const firstReadMs = 1500;
 
 /**
- * POST /v1/holds and /v1/orders. The API never takes a unit: it reads once, asks the hold's
- * workflow to claim, and shows what Postgres then says. Answers by 5 s whatever is down:
- * 201 held, 200 the key was used before, 409 refused, 503 nothing is held and nothing will be,
- * 202 not known yet, and repeating the key finds out.
+ * POST /v1/holds and /v1/orders. The API never takes a unit: it reads once, together with the checkouts
+ * that arrived meanwhile, passes the gate, asks the hold's workflow to claim, and shows what Postgres
+ * then says. Answers by 5 s whatever is down: 201 held, 200 the key was used before, 409 refused, 503
+ * nothing is held and nothing will be, 202 not known yet, and repeating the key finds out.
  */
 export async function checkout(
   call: Call<unknown, CheckoutBody>,
@@ -28,22 +31,17 @@ export async function checkout(
 ): Promise<Reply> {
   const salt = await api.salt(call.clock.left(answerWithinMs, firstReadMs));
   const wanted = canonical(kind, call.body, call.idempotencyKey!, salt);
-  const seen = await readCheckout(
-    api.db,
-    wanted.holdId,
-    wanted.lines && wanted.lines.map((line) => line.sku),
-    wanted.buyerId,
-    call.clock.left(answerWithinMs, firstReadMs),
-  );
+  const reading = await api.readings.read(wanted, call.clock.left(answerWithinMs, firstReadMs));
   // Before any wait: what passed since the arrival is counted against the claim.
   const claimDeadline = new Date(
-    Date.parse(seen.now) + claimWithinMs - Math.ceil(call.clock.passedMs),
+    Date.parse(reading.now) + claimWithinMs - Math.ceil(call.clock.passedMs),
   ).toISOString();
-  if (seen.hold !== null) {
-    if (seen.hold.status === 'HELD') adopt(seen.hold, wanted, api);
-    return replay(seen.hold, wanted);
+  const hold = reading.holds.get(wanted.holdId);
+  if (hold !== undefined) {
+    if (hold.status === 'HELD') adopt(hold, wanted, api);
+    return replay(hold, wanted);
   }
-  refuseUnknown(wanted, seen.products);
+  refuseUnknown(wanted, reading);
 
   const request: HoldRequest = {
     holdId: wanted.holdId,
@@ -58,21 +56,67 @@ export async function checkout(
     indexed: api.holds.indexed,
   };
   const { decision, joined } = await api.claims.decide(wanted, () =>
-    askForClaim(request, wanted, api, call.clock),
+    claimBehindTheGate(request, wanted, reading, call, api),
   );
   if (decision === 'UNDECIDED') return undecided(wanted);
   if (joined || decision.repeated) return replay(decision.hold, wanted);
   return show(decision.hold, wanted, 201);
 }
 
+/** The gate says no without a workflow, and nothing is kept of it; whatever passes is decided by its claim. */
+async function claimBehindTheGate(
+  request: HoldRequest,
+  wanted: Checkout,
+  reading: Reading,
+  { clock }: Call,
+  api: Api,
+): Promise<Decision> {
+  const lines = countedLines(wanted, reading);
+  refuseBuyer(wanted, lines, reading);
+  const passed = await api.gate.pass(lines, reading, clock);
+  let decided = false;
+  try {
+    const decision = await askForClaim(request, wanted, api, clock);
+    decided = decision !== 'UNDECIDED';
+    return decision;
+  } catch (error) {
+    decided = error instanceof Problem && error.status !== 503;
+    throw error;
+  } finally {
+    passed.ended(decided);
+  }
+}
+
+/** What is wanted of whom; none where the claim refuses for a reason that comes before stock and limits. */
+function countedLines({ kind, buyerId, lines }: Checkout, { products, carts }: Reading): Line[] {
+  const wanted = lines ?? carts.get(buyerId) ?? [];
+  const found = wanted.map(({ sku }) => products.get(sku));
+  const refused =
+    found.some((product) => product?.active === false) ||
+    (kind === 'order' && new Set(found.map((product) => product?.currency)).size > 1);
+  return refused ? [] : wanted;
+}
+
+/** Limits per buyer, from the same read (R10): checked before the stock, as the claim does. */
+function refuseBuyer({ buyerId }: Checkout, lines: Line[], reading: Reading): void {
+  const refusal = lines.length > 0 && reading.refused.get(buyerId);
+  if (refusal) throw refusalProblem(refusal);
+  for (const { sku, quantity } of lines) {
+    const limit = reading.products.get(sku)?.perBuyerLimit ?? null;
+    if (limit !== null && reading.bought(buyerId, sku) + quantity > limit)
+      throw refusalProblem({ outcome: 'BUYER_LIMIT', sku, limit });
+  }
+}
+
 function refuseUnknown(
-  { lines, holdSeconds }: Checkout,
-  products: { sku: string; maxHoldSeconds: number }[],
+  { buyerId, lines, holdSeconds }: Checkout,
+  { products, carts }: Reading,
 ): void {
-  const known = new Set(products.map((product) => product.sku));
-  const unknown = lines?.find(({ sku }) => !known.has(sku));
+  const unknown = lines?.find(({ sku }) => !products.has(sku));
   if (unknown !== undefined) throw noProduct(unknown.sku);
-  const most = Math.min(...products.map((product) => product.maxHoldSeconds));
+  const most = Math.min(
+    ...(lines ?? carts.get(buyerId) ?? []).map(({ sku }) => products.get(sku)!.maxHoldSeconds),
+  );
   if (holdSeconds !== null && holdSeconds > most) throw holdTooLong(most);
 }
 

@@ -2,22 +2,9 @@ import { Problem } from './errors.js';
 import type { Decision } from './askForClaim.js';
 import type { Checkout } from './canonical.js';
 
-/**
- * The claims that this process is waiting for. Bounded to about what the engine finishes in 2 s:
- * beyond it a burst would only get late claims, so it is told SALE_BUSY at once, and nothing was
- * asked for. A repeat of a key that is being decided joins it and does not count.
- */
+/** The checkouts that this process is deciding: a repeat of a key that is being decided joins it. */
 export class Claims {
-  readonly #most: number;
   readonly #running = new Map<string, { requestHash: string; decision: Promise<Decision> }>();
-
-  constructor(most: number) {
-    this.#most = most;
-  }
-
-  get running(): number {
-    return this.#running.size;
-  }
 
   async decide(
     { holdId, requestHash }: Checkout,
@@ -32,9 +19,6 @@ export class Claims {
         );
       }
       return { decision: await first.decision, joined: true };
-    }
-    if (this.#running.size >= this.#most) {
-      throw new Problem('SALE_BUSY', `${this.#running.size} checkouts are being decided.`);
     }
     const decision = claim();
     this.#running.set(holdId, { requestHash, decision });

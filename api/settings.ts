@@ -58,8 +58,8 @@ const environment = z.object({
     .refine((secrets) => secrets.every((secret) => /^whsec_\w{16,}$/.test(secret)), {
       error: 'must hold secrets that begin with whsec_, as Stripe shows them',
     }),
-  /** About what the engine finishes in 2 s. */
-  TAHAN_CLAIMS_IN_FLIGHT: z.coerce.number().int().min(1).max(100_000).default(60),
+  /** At most, whatever the engine is seen to finish. */
+  TAHAN_CLAIMS_IN_FLIGHT: z.coerce.number().int().min(1).max(100_000).default(500),
   /** Requests of one API key in 10 s. Off by default: in a flash sale one shop key asks 2,000 times a second. */
   TAHAN_RATE_PER_KEY: rate('off'),
   /** Checkouts of one buyer in 10 s. */

@@ -79,8 +79,6 @@ export class System {
       ...addresses,
       TAHAN_WORKFLOW_BUNDLE: bundle,
       TAHAN_DEMO: '1',
-      // Less than the API's own number: this machine runs the servers and the buyers too.
-      TAHAN_CLAIMS_IN_FLIGHT: process.env['TAHAN_CLAIMS_IN_FLIGHT'] || '20',
       TAHAN_WEBHOOK_SECRETS: secrets.filter((secret) => secret).join(' '),
       TAHAN_EXIT_WITH_PARENT: '', // the watchers do that, and hold no stdin
       HOST: '127.0.0.1',

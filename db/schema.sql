@@ -1674,6 +1674,18 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.kept_units(p_buyer_id text, p_sku text, p_now timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select coalesce(sum(l.quantity - l.returned), 0)::bigint
+  from tahan.holds h join tahan.hold_lines l on l.hold_id = h.id
+  where h.buyer_id = p_buyer_id and l.sku = p_sku
+    and (h.status = 'CONFIRMED'
+      or h.status = 'HELD' and (h.expires_at > p_now or tahan.pending_payment(h.id) is not null))
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.key_lock(p_hold_id uuid)
  RETURNS bigint
  LANGUAGE sql
@@ -2232,6 +2244,56 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.read_checkouts(p_hold_ids uuid[], p_pair_buyers text[], p_pair_skus text[], p_cart_buyers text[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_now timestamptz := tahan_clock();
+  v_carts jsonb := '[]';
+  v_products jsonb;
+  v_bought jsonb := '[]';
+  v_refused jsonb := '[]';
+begin
+  if cardinality(p_cart_buyers) > 0 then
+    select coalesce(jsonb_agg(jsonb_build_object('buyerId', c.buyer_id, 'sku', c.sku, 'quantity', c.quantity)
+      order by c.buyer_id, c.sku), '[]'),
+      p_pair_buyers || array_agg(c.buyer_id), p_pair_skus || array_agg(c.sku)
+    into v_carts, p_pair_buyers, p_pair_skus
+    from carts c where c.buyer_id = any (p_cart_buyers);
+  end if;
+  select coalesce(jsonb_agg(jsonb_build_object(
+    'sku', p.sku, 'active', p.active, 'maxHoldSeconds', p.max_hold_seconds, 'currency', p.currency,
+    'perBuyerLimit', p.per_buyer_limit, 'sellable', s.units, 'more', s.more)), '[]')
+  into v_products
+  from products p cross join lateral sellable(p.sku, v_now) s
+  where p.sku = any (p_pair_skus);
+  if v_products @? '$[*] ? (@.perBuyerLimit != null)' then
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'buyerId', w.buyer_id, 'sku', p.sku, 'units', kept_units(w.buyer_id, p.sku, v_now))), '[]')
+    into v_bought
+    from (select distinct u.buyer_id, u.sku from unnest(p_pair_buyers, p_pair_skus) as u (buyer_id, sku)) w
+    join products p on p.sku = w.sku collate "C"
+    where p.per_buyer_limit is not null;
+  end if;
+  if any_buyer_rule() then
+    select coalesce(jsonb_agg(jsonb_build_object('buyerId', r.buyer_id, 'refusal', r.refusal)), '[]')
+    into v_refused
+    from (
+      select w.buyer_id, refused_by_rules(w.buyer_id, v_now) as refusal
+      from (select distinct u.buyer_id from unnest(p_pair_buyers) as u (buyer_id)) w) r
+    where r.refusal is not null;
+  end if;
+  return jsonb_build_object(
+    'now', instant(v_now),
+    'holds', coalesce((
+      select jsonb_agg(show_hold(h.id)) from holds h where h.id = any (p_hold_ids)), '[]'),
+    'products', v_products, 'carts', v_carts, 'bought', v_bought, 'refused', v_refused);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.record_payment(p_provider text, p_payment_id text, p_event_id text, p_status text, p_hold_id uuid, p_order_number text, p_amount_minor bigint, p_currency text, p_payload json, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2757,6 +2819,32 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.sellable(p_sku text, p_now timestamp with time zone, OUT units bigint, OUT more boolean)
+ RETURNS record
+ LANGUAGE sql
+ STABLE
+AS $function$
+  with overdue as (
+    select l.hold_id
+    from tahan.hold_lines l
+    where l.sku = p_sku and l.open_until <= p_now
+      and not exists (
+        select from tahan.payments y
+        where y.hold_id = l.hold_id and y.status = 'succeeded' and y.in_time and y.settlement is null)
+    order by l.open_until
+    limit 500
+  )
+  select
+    coalesce(sum(greatest(b.available + coalesce(o.units, 0) - b.safety_stock, 0)), 0)::bigint,
+    (select count(*) from overdue) = 500
+  from tahan.bins b
+  left join (
+    select a.bin_id, sum(a.quantity) as units
+    from overdue v join tahan.allocations a on a.hold_id = v.hold_id
+    group by a.bin_id) o on o.bin_id = b.id
+  where b.sku = p_sku
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.sent_for_returns(p_provider text, p_payment_id text)
  RETURNS bigint
  LANGUAGE sql
@@ -3221,6 +3309,8 @@ grant execute on function tahan.put_buyer_rules(jsonb,text,text,integer) to taha
 grant execute on function tahan.put_cart_line(text,text,integer,integer) to tahan_app;
 
 grant execute on function tahan.put_product(text,jsonb,text,text,integer) to tahan_app;
+
+grant execute on function tahan.read_checkouts(uuid[],text[],text[],text[]) to tahan_app;
 
 grant execute on function tahan.record_payment(text,text,text,text,uuid,text,bigint,text,json,integer) to tahan_app;
 

@@ -11,7 +11,7 @@ grant execute on function
   tahan.adjust, tahan.restock, tahan.count_stock, tahan.move_stock, tahan.import_stock,
   tahan.put_product, tahan.put_bin, tahan.put_buyer_rules, tahan.add_key, tahan.revoke_key,
   tahan.put_cart_line, tahan.remove_cart_line, tahan.clear_cart, tahan.show_cart,
-  tahan.after_deadline, tahan.availability, tahan.show_hold, tahan.show_product, tahan.show_payment,
+  tahan.after_deadline, tahan.read_checkouts, tahan.availability, tahan.show_hold, tahan.show_product, tahan.show_payment,
   tahan.show_buyer_rules, tahan.buyer_rules_set,
   tahan.product_settings, tahan.tahan_clock, tahan.instant
 to tahan_app;

@@ -312,18 +312,18 @@ describe('Idempotency-Key', () => {
     expect(pairs[0]!.id).not.toBe(pairs[1]!.id);
   });
 
-  it('B19: a refused key is refused again after the restock; a fresh key gets the unit', async () => {
+  it('B19: a key whose claim was refused is refused again after the restock; a fresh key gets the unit', async () => {
     const sku = await service.product([0]);
     const [buyer, key] = ['rosa', randomUUID()];
-    const first = await service.checkout({ [sku]: 1 }, { buyer, key });
-    expect(first.status).toBe(409);
+    const first = await service.claimElsewhere({ [sku]: 1 }, { buyer, key });
+    expect(first.outcome).toBe('INSUFFICIENT_STOCK');
     const bin = `/v1/products/${sku}/bins/b1/restock`;
     await service.post(bin, { quantity: 5, reason: 'opening' }, { key: service.operatorKey });
     const again = await service.checkout({ [sku]: 1 }, { buyer, key });
     expect([again.status, again.body.code, again.body.shortfalls]).toEqual([
       409,
       'INSUFFICIENT_STOCK',
-      first.body.shortfalls,
+      [{ sku, requested: 1, available: 0 }],
     ]);
     expect(again.headers['idempotent-replayed']).toBe('true');
     expect((await service.checkout({ [sku]: 1 }, { buyer })).status).toBe(201);

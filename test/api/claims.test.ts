@@ -1,51 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, describe, expect, it } from 'vitest';
-import type { Answers, Sent } from '../../workflows/contract.js';
-import { sharedService, statuses } from './service.js';
+import { describe, expect, it } from 'vitest';
+import type { Answers } from '../../workflows/contract.js';
+import { interceptedService } from './between.js';
+import type { Between } from './between.js';
+import { statuses } from './service.js';
 
-/** What stands between the API and the workflows, for the claims of one test. */
-type Between = (pass: () => Promise<Sent<Answers['claimed']>>) => Promise<Sent<Answers['claimed']>>;
-let between: Between = (pass) => pass();
-let asked = 0;
-
-const service = sharedService({
-  claimsInFlight: 3,
-  parts: (parts) => ({
-    send: (holds, request, message, limits) => {
-      const pass = () => parts.send(holds, request, message, limits);
-      if (message.kind !== 'claimed') return pass();
-      asked += 1;
-      return between(pass as () => Promise<Sent<Answers['claimed']>>) as ReturnType<typeof pass>;
-    },
-  }),
-});
-
-afterEach(() => {
-  between = (pass) => pass();
-});
-
-/** A gate before the workflows: `arrived` counts who waits at it. */
-function gate() {
-  let open!: () => void;
-  const opened = new Promise<void>((resolve) => (open = resolve));
-  let arrived = 0;
-  between = async (pass) => {
-    arrived += 1;
-    await opened;
-    return pass();
-  };
-  return {
-    open,
-    whenArrived: async (count: number) => {
-      while (arrived < count) await new Promise((again) => setTimeout(again, 5));
-    },
-  };
-}
+const { service, put, asked, barrier } = interceptedService({ claimsInFlight: 3 });
 
 describe('claims in flight', () => {
-  it('with room for 3, the 4th to 10th checkout are 503 SALE_BUSY at once, and a repeat of one of the 3 joins it; nothing is lost', async () => {
+  it('with room for 3, the 4th to 10th checkout are 503 SALE_BUSY, and a repeat of one of the 3 joins it; nothing is lost', async () => {
     const sku = await service.product([50]);
-    const { open, whenArrived } = gate();
+    const { open, whenArrived } = barrier();
     const keys = Array.from({ length: 3 }, () => randomUUID());
     const ask = (key: string, quantity = 1) =>
       service.attempt({ [sku]: quantity }, { buyer: 'b', key });
@@ -61,42 +26,46 @@ describe('claims in flight', () => {
     const other = await ask(keys[0]!, 2);
     expect([other.status, other.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);
 
-    const before = asked;
+    const before = asked();
     open();
     expect(statuses(await Promise.all(running))).toEqual({ 201: 3 });
     const again = await joined;
     expect([again.status, again.headers['idempotent-replayed']]).toEqual([200, 'true']);
-    expect(asked).toBe(before);
+    expect(asked()).toBe(before);
     expect(await service.counts(sku)).toEqual({ available: 47, held: 3, sold: 0 });
     // The room is free again.
     expect((await ask(randomUUID())).status).toBe(201);
   });
 
   it('whoever joins a claim gets its answer, also when it is a refusal', async () => {
-    const sku = await service.product([0]);
-    const { open, whenArrived } = gate();
+    const sku = await service.product([1]);
+    const other = await service.product([1]);
+    const { open, whenArrived } = barrier();
     const of = { buyer: 'b', key: randomUUID() };
     const first = service.attempt({ [sku]: 1 }, of);
     await whenArrived(1);
+    // Another process sells the unit meanwhile.
+    await service.claimElsewhere({ [sku]: 1 });
     const second = service.attempt({ [sku]: 1 }, of);
-    // It has joined once its read is done: then a third key finds all of the room but one.
-    const third = service.attempt({ [sku]: 1 }, { buyer: 'b' });
+    // It has joined once its read is done: then a third key is read after it, and passes.
+    const third = service.attempt({ [other]: 1 }, { buyer: 'b' });
     await whenArrived(2);
     open();
-    const answers = await Promise.all([first, second, third]);
+    const answers = await Promise.all([first, second]);
     expect(answers.map(({ status, body }) => [status, body.code])).toEqual(
-      Array(3).fill([409, 'INSUFFICIENT_STOCK']),
+      Array(2).fill([409, 'INSUFFICIENT_STOCK']),
     );
+    expect((await third).status).toBe(201);
   });
 });
 
 describe('what Temporal answers is not shown before Postgres was asked', () => {
   it('"this hold has ended" is answered by its row: 200 and the hold', async () => {
     const sku = await service.product([5]);
-    between = async (pass) => {
+    put(async (pass) => {
       await pass();
       return { outcome: 'ENDED' };
-    };
+    });
     const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.status]).toEqual([200, 'HELD']);
     expect(answer.headers['idempotent-replayed']).toBe('true');
@@ -104,14 +73,14 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
 
   it('HELD out of a dead run, while the row is CANCELLED, is 200 with CANCELLED', async () => {
     const sku = await service.product([5]);
-    between = async (pass) => {
+    put(async (pass) => {
       const sent = await pass();
       if (sent.outcome === 'ANSWERED' && sent.answer.outcome === 'HELD') {
         const path = `/v1/holds/${sent.answer.holdId}/cancel`;
         await service.post(path, { reason: 'at once' });
       }
       return sent;
-    };
+    });
     const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.status]).toEqual([200, 'CANCELLED']);
   });
@@ -124,10 +93,10 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
         ? { ...sent, answer: { ...sent.answer, requestHash: 'another' } }
         : sent;
     };
-    between = foreign;
+    put(foreign);
     const own = await service.attempt({ [sku]: 1 });
     expect([own.status, own.body.status]).toEqual([200, 'HELD']);
-    between = () =>
+    put(() =>
       Promise.resolve({
         outcome: 'ANSWERED',
         answer: {
@@ -135,7 +104,8 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
           requestHash: 'another',
           shortfalls: [{ sku: 'secret', requested: 9, available: 8 }],
         },
-      });
+      }),
+    );
     const other = await service.attempt({ [sku]: 1 });
     expect([other.status, other.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);
     expect(other.text).not.toContain('secret');
@@ -143,10 +113,10 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
 
   it('no answer in time, while the claim was committed, is 201 from Postgres within 5 s', async () => {
     const sku = await service.product([5]);
-    between = async (pass) => {
+    put(async (pass) => {
       await pass();
       return { outcome: 'NO_ANSWER', detail: 'test' };
-    };
+    });
     const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.status]).toEqual([201, 'HELD']);
     expect(answer.took).toBeLessThan(5000);
@@ -154,10 +124,10 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
 
   it('no answer in time, while the claim was refused, is the refusal', async () => {
     const sku = await service.product([0]);
-    between = async (pass) => {
+    put(async (pass) => {
       await pass();
       return { outcome: 'UNAVAILABLE', detail: 'test', certain: false };
-    };
+    });
     const answer = await service.attempt({ [sku]: 1 });
     expect([answer.status, answer.body.code]).toEqual([409, 'INSUFFICIENT_STOCK']);
   });
@@ -170,11 +140,11 @@ describe('what Temporal answers is not shown before Postgres was asked', () => {
     ];
     const found: [number, string][] = [];
     for (const answer of answers) {
-      between = async (pass) => {
+      put(async (pass) => {
         const sent = await pass();
         if (sent.outcome !== 'ANSWERED') return sent;
         return { ...sent, answer: { ...answer, requestHash: sent.answer.requestHash } };
-      };
+      });
       const { status, body } = await service.attempt({ [sku]: 1 });
       found.push([status, body.code]);
     }

@@ -59,7 +59,7 @@ describe('reading holds', () => {
 
   it('a refused hold stays readable, with what it lacked', async () => {
     const sku = await service.product([1]);
-    await service.checkout({ [sku]: 2 }, { buyer: 'refused' });
+    await service.claimElsewhere({ [sku]: 2 }, { buyer: 'refused' });
     const { body } = await service.get<Page<Hold>>('/v1/holds?buyer_id=refused', {
       key: service.operatorKey,
     });

@@ -111,7 +111,7 @@ describe('B17: the allowance of one buyer', () => {
     expect((await service.get(`/v1/holds/${second!.id}`)).body.status).toBe('HELD');
   });
 
-  it('R10, R08: of open holds alike: what is paid takes no place, repeats of a key use up nothing, a refused key stays refused', async () => {
+  it('R10, R08: of open holds alike: what is paid takes no place, repeats of a key use up nothing, a key whose claim was refused stays refused', async () => {
     await rules({ max_open_holds: 1 });
     const [sku, another] = [await service.product([9]), await service.product([9])];
     const [one, key] = [buyer(), randomUUID()];
@@ -126,6 +126,8 @@ describe('B17: the allowance of one buyer', () => {
     expect(refused.body).toMatchObject({ rule: 'max_open_holds', open_holds: 1, limit: 1 });
     expect(refused.body.detail).toContain('at most 1 open holds');
     expect(await everything(service.shop)).toEqual(before);
+    // A claim that another process let through is refused for good.
+    await service.claimElsewhere({ [another]: 1 }, { buyer: one, key: refusedKey });
     await service.paid(hold.id);
     await service.becomes(hold.id, 'CONFIRMED');
     const again = await ask();
@@ -168,6 +170,7 @@ describe('a cool-down', () => {
     const again = await ask();
     expect(again.body).toMatchObject({ code: 'BUYER_COOL_DOWN', retry_at: retryAt });
     expect(Number(again.headers['retry-after'])).toBeLessThanOrEqual(300);
+    await service.claimElsewhere({ [sku]: 1 }, { buyer: one, key });
     const { id } = (
       await service.get<{ items: Hold[] }>(`/v1/holds?buyer_id=${one}&status=REJECTED`, {
         key: service.operatorKey,

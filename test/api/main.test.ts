@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest';
 import { openDatabase } from '../../db/database.js';
 import { addKey, newKey } from '../../db/keys.js';
+import { putBin } from '../../db/bin.js';
 import { putProduct } from '../../db/product.js';
+import { restock } from '../../db/restock.js';
 import { root } from '../../cli/root.js';
 import { emptyDatabase, freshDatabase } from '../setup/database.js';
 import type { TestDatabase } from '../setup/database.js';
@@ -21,7 +23,10 @@ beforeAll(async () => {
   key = newKey();
   const db = openDatabase({ url: database.url, takeAppRole: true });
   await addKey(db, 'shop', 'web', key);
-  await putProduct(db, 'A', {}, { actor: 'test', reason: null });
+  const by = { actor: 'test', reason: 'test' };
+  await putProduct(db, 'A', {}, by);
+  await putBin(db, { sku: 'A', code: 'b' }, by);
+  await restock(db, { sku: 'A', bin: 'b', quantity: 1, requestId: 'a', reference: null, ...by });
   await db.close();
 });
 

@@ -172,7 +172,7 @@ describe('a part of a hold is given back', () => {
     await service.shop.shiftClock(600_500);
     expect(said(await release(late.id, { [sku]: 1 }))).toEqual([409, 'HOLD_EXPIRED']);
     await service.shop.shiftClock(0);
-    await service.checkout({ [sku]: 9 }, { buyer: 'short' });
+    await service.claimElsewhere({ [sku]: 9 }, { buyer: 'short' });
     const { body } = await service.get<{ items: Hold[] }>('/v1/holds?buyer_id=short', {
       key: service.operatorKey,
     });

@@ -23,7 +23,7 @@ describe('the settings of the API', () => {
       takeAppRole: true,
       webhookSecrets: [secret],
       stripeWebhookSecrets: [],
-      claimsInFlight: 60,
+      claimsInFlight: 500,
       rates: { perKey: null, perBuyer: 60 },
       streams: 1000,
       stockLockTimeoutMs: 15_000,

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { claim } from '../../db/claim.js';
-import { readAfterDeadline } from '../../db/readCheckout.js';
+import { readAfterDeadline } from '../../db/readAfterDeadline.js';
 import { describeEachPostgres } from '../setup/database.js';
 import { everything, statusOf } from './books.js';
 import { other, otherOnBins, claimCall } from './rivals.js';

@@ -97,7 +97,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
     );
     changes.push('put_cart_line', 'remove_cart_line', 'clear_cart');
     changes.push('count_stock', 'move_stock', 'import_stock');
-    changes.push('release', 'return_sale');
+    changes.push('release', 'return_sale', 'read_checkouts');
     changes.push(
       'request_refund',
       'begin_refund',
