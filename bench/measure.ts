@@ -126,7 +126,7 @@ function judge(
   goal: string,
   reaches: (ratio: number) => boolean,
 ): Judged {
-  const [value, against] = [median(ours), median(baseline)];
+  const [value, against] = [median(ours), median(baseline)].map(rounded) as [number, number];
   const ratio = Math.round((value / against) * 100) / 100;
   return {
     bench,

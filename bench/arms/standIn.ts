@@ -1,40 +1,43 @@
 import { randomUUID } from 'node:crypto';
 import type { QueryConfig } from 'pg';
 import type { Database } from '../../db/database.js';
+import type { CheckoutProduct } from '../../db/readCheckouts.js';
 import type { Hold } from '../../db/readHold.js';
-import type { HoldRequest, Sent, send } from '../../workflows/contract.js';
+import type { HoldRequest, send } from '../../workflows/contract.js';
 
 /** Products of the benches; any other has as many units as are asked for. */
 export const skus = { hot: 'HOT', none: 'NONE' } as const;
 
 /**
- * A database that answers at once, and a way to the workflows that lets through as many claims of HOT
- * as there are units, none of NONE, and refuses the others at once: without Postgres behind it the
- * floor could not know when it is sold out.
+ * A database that answers at once. Of HOT it has so many units, of NONE none, and so the gate before
+ * the workflows lets through as many claims as on the real one.
  */
 export function standIn(
   units: number,
   toWorkflow: typeof send,
 ): { db: Database; send: typeof send } {
-  const asked = new Map<string, { request: HoldRequest; expiresAt: string }>();
+  const held = new Map<string, { request: HoldRequest; expiresAt: string }>();
   const salt = randomUUID();
   let left = units;
 
   function answer({ name, values = [] }: QueryConfig): unknown {
-    const [id, second] = values as [string, string[] | null];
+    const id = values[0] as string;
     switch (name) {
       case 'read_key':
         return { id: 'key', role: 'shop', name: 'bench' };
       case 'salt':
         return salt;
-      case 'read_checkout': {
-        const products = second!.map((sku) => ({ sku, active: true, maxHoldSeconds: 86_400 }));
-        return { now: new Date().toISOString(), hold: null, products };
+      case 'read_checkouts': {
+        const [ids, , wanted] = values as [string[], string[], string[]];
+        const holds = ids.flatMap((each) => shown(each) ?? []);
+        const products = [...new Set(wanted)].map(product);
+        const now = new Date().toISOString();
+        return { now, holds, products, carts: [], bought: [], refused: [] };
       }
       case 'read_hold':
         return shown(id);
       case 'open_hold':
-        return { ...asked.get(id)!.request, status: 'HELD' };
+        return { ...held.get(id)!.request, status: 'HELD' };
       case 'after_deadline':
         return { outcome: 'FREE' };
       case 'record_payment':
@@ -48,8 +51,16 @@ export function standIn(
     }
   }
 
+  function product(sku: string): CheckoutProduct {
+    const few: Record<string, number> = { [skus.hot]: left, [skus.none]: 0 };
+    return {
+      ...{ sku, active: true, currency: null, maxHoldSeconds: 86_400, perBuyerLimit: null },
+      ...{ sellable: few[sku] ?? 0, more: !(sku in few) },
+    };
+  }
+
   function shown(holdId: string): Hold | null {
-    const known = asked.get(holdId);
+    const known = held.get(holdId);
     if (known === undefined) return null;
     const { request, expiresAt } = known;
     const now = new Date().toISOString();
@@ -84,28 +95,15 @@ export function standIn(
     close: () => Promise.resolve(),
   } as unknown as Database;
 
-  const limited: typeof send = async (holds, request, message, limits) => {
-    if (message.kind !== 'claimed') return toWorkflow(holds, request, message, limits);
-    const { sku } = request.lines![0]!;
-    if (sku === skus.none || (sku === skus.hot && left === 0)) {
-      return soldOut(request, sku) as never;
-    }
-    if (sku === skus.hot) left -= 1;
+  /** Keeps what was held, for what is read of it afterwards. */
+  const keeping: typeof send = async (holds, request, message, limits) => {
     const sent = await toWorkflow(holds, request, message, limits);
-    const claim = (sent as Sent<{ outcome: string; expiresAt: string }>).outcome;
-    if (claim === 'ANSWERED') {
-      const { expiresAt } = (sent as unknown as { answer: { expiresAt: string } }).answer;
-      asked.set(request.holdId, { request, expiresAt });
-    } else if (sku === skus.hot) left += 1;
+    if (message.kind === 'claimed' && sent.outcome === 'ANSWERED') {
+      const { expiresAt } = sent.answer as unknown as { expiresAt: string };
+      if (request.lines![0]!.sku === skus.hot && !held.has(request.holdId)) left -= 1;
+      held.set(request.holdId, { request, expiresAt });
+    }
     return sent;
   };
-  return { db, send: limited };
-}
-
-function soldOut({ requestHash }: HoldRequest, sku: string) {
-  const shortfalls = [{ sku, requested: 1, available: 0 }];
-  return {
-    outcome: 'ANSWERED',
-    answer: { outcome: 'INSUFFICIENT_STOCK', shortfalls, requestHash },
-  };
+  return { db, send: keeping };
 }
