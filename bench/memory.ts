@@ -50,14 +50,14 @@ export async function memory(options: Options): Promise<Run> {
     }
     const bought = await pairs.ended;
     const visits = [...open.visits, ...bought.visits];
-    const lost = visits.filter(({ end }) => end !== 'HELD' && end !== 'PAID').length;
+    const unheld = open.visits.filter(({ end }) => end !== 'HELD').length;
     return {
       empty,
       looks,
       violations: [
         ...wrongAnswers(open, busyOrSlow),
         ...wrongAnswers(bought, busyOrSlow),
-        ...(lost > 0 ? [`${lost} of ${visits.length} visits got no unit`] : []),
+        ...(unheld > 0 ? [`${unheld} of ${holds} holds were not made`] : []),
         ...(await violationsOf(shop, visits)),
       ],
     };
