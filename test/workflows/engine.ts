@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import type { WorkflowBundleOption } from '@temporalio/worker';
-import { inject } from 'vitest';
+import { expect, inject } from 'vitest';
 import type { Activities } from '../../activities/index.js';
 import { connect, state, workflowId } from '../../workflows/contract.js';
 import type { HoldState, Holds, Temporal } from '../../workflows/contract.js';
@@ -14,6 +14,8 @@ const problems: string[] = [];
 const expected =
   /^(Activity failed|Workflow failed nothing was taken|a payment stays pending|.*payment signal: dropped|more than 100 payments|the hold has no row|a payment to settle is unknown)/;
 let installed = false;
+/** The test file that they are of: a process runs many, one after the other. */
+let collectedIn: string | undefined;
 
 export interface Engine {
   holds: Holds;
@@ -37,8 +39,11 @@ export interface EngineOptions {
   changes?: number;
 }
 
-/** Once per process, before the first worker: problems are collected, the rest is not printed. */
+/** Before the first worker of a process or a file: problems are collected, the rest is not printed. */
 export function quietRuntime(): void {
+  const { testPath } = expect.getState();
+  if (testPath !== collectedIn) problems.length = 0;
+  collectedIn = testPath;
   if (installed) return;
   installed = true;
   const logger = new DefaultLogger('WARN', ({ message, meta }) => {
