@@ -13,16 +13,16 @@ const inCartOrder: WrongForm = {
   changes: {
     'claim.sql': [
       [
-        'array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku)',
-        'array_agg(m.sku order by m.place), array_agg(m.quantity order by m.place)',
+        'array_agg(m.sku order by m.sku) as skus, array_agg(m.quantity order by m.sku) as quantities',
+        'array_agg(m.sku order by m.place) as skus, array_agg(m.quantity order by m.place) as quantities',
       ],
       [
         'min(l.quantity) as smallest\n    from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)',
         'min(l.quantity) as smallest, min(l.place) as place\n    from rows from (jsonb_to_recordset(v_lines) as (sku text, quantity integer)) with ordinality as l (sku, quantity, place)',
       ],
       [
-        'select array_agg(b.id order by b.sku, b.id) into v_bins',
-        'select array_agg(b.id order by array_position(p_skus, b.sku), b.id) into v_bins',
+        'from bins b where b.sku = any (p_skus) order by b.sku, b.id\n',
+        'from bins b where b.sku = any (p_skus) order by array_position(p_skus, b.sku), b.id\n',
       ],
     ],
   },
