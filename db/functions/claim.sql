@@ -257,9 +257,10 @@ begin
     v_over := over_limit(p_buyer_id, p_skus, p_quantities);
   end if;
 
-  -- Quick pass: a bin that nobody has locked and that covers the only line alone.
+  -- Quick pass: a bin that covers the only line alone, one that nobody has locked or else one to wait for.
   if cardinality(p_skus) = 1 and p_spread[1] and v_short is null and v_over is null then
-    v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+    v_bins := coalesce(quick_bin(p_hold_id, p_skus[1], p_quantities[1]),
+      awaited_bin(p_hold_id, p_skus[1], p_quantities[1], p_budget_ends, p_deadline));
   end if;
 
   if v_bins is null then
@@ -401,6 +402,34 @@ begin
   limit 1
   for no key update skip locked;
   if v_bin is null then
+    raise exception using errcode = 'TH904';
+  end if;
+  return array[v_bin];
+exception
+  when sqlstate 'TH904' then return null;
+end
+$$;
+
+-- When all of them are locked: one bin that covers a line alone, waited for and locked, or null. Without it the first
+-- claim that found none free waited for all bins in order and kept each that it got, so that no other found one free
+-- either: ten bins sold slower than one. It holds no other bin while it waits, and lets this one go when a rival was first.
+create or replace function tahan.awaited_bin(
+  p_hold_id uuid, p_sku text, p_quantity integer, p_budget_ends timestamptz, p_deadline timestamptz)
+returns bigint[] language plpgsql volatile as $$
+declare
+  v_bin bigint;
+begin
+  select b.id into v_bin
+  from tahan.bins b
+  where b.sku = p_sku and b.available - b.safety_stock >= p_quantity
+  order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
+  limit 1;
+  if v_bin is null then
+    return null;
+  end if;
+  perform tahan.lock_bins(array[v_bin], p_budget_ends, p_deadline);
+  if not exists (
+    select from tahan.bins b where b.id = v_bin and b.available - b.safety_stock >= p_quantity) then
     raise exception using errcode = 'TH904';
   end if;
   return array[v_bin];

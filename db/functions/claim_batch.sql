@@ -21,6 +21,7 @@ declare
   v_answers jsonb[] := array_fill(v_alone, array[cardinality(p_ids)]);
   v_claim record;
   v_plain integer[] := '{}';
+  v_limited integer[];
   v_buyers text[] := '{}';
   v_bins bigint[];
   v_now timestamptz;
@@ -45,30 +46,27 @@ begin
   where pg_try_advisory_xact_lock(key_lock(c.id));
 
   -- Known keys and terms are read in new statements, now that the keys are locked.
-  for v_claim in
-    select w.i, p_buyers[w.i] as buyer_id, p.per_buyer_limit is not null as limited
-    from unnest(v_plain) as w (i)
-    join products p on p.sku = p_skus[w.i] collate "C"
-    where p_quantities[w.i] between 1 and 10000 and p.active
-      and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
-      and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
-      and not exists (select from holds h where h.id = p_ids[w.i])
-      and not exists (
-        select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i])
-    order by w.i
-  loop
-    if v_claim.limited then
-      if v_claim.buyer_id = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(v_claim.buyer_id)) then
-        continue;
-      end if;
-      v_buyers := v_buyers || v_claim.buyer_id;
-    end if;
-    v_granted := v_granted || v_claim.i;
-  end loop;
-  v_plain := v_granted;
+  select coalesce(array_agg(w.i order by w.i), '{}'),
+    coalesce(array_agg(w.i order by w.i) filter (where p.per_buyer_limit is not null), '{}')
+  into v_plain, v_limited
+  from unnest(v_plain) as w (i)
+  join products p on p.sku = p_skus[w.i] collate "C"
+  where p_quantities[w.i] between 1 and 10000 and p.active
+    and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
+    and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
+    and not exists (select from holds h where h.id = p_ids[w.i])
+    and not exists (
+      select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i]);
 
-  -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
-  if v_buyers <> '{}' then
+  if v_limited <> '{}' then
+    foreach v_i in array v_limited loop
+      if p_buyers[v_i] = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(p_buyers[v_i])) then
+        v_plain := array_remove(v_plain, v_i);
+      else
+        v_buyers := v_buyers || p_buyers[v_i];
+      end if;
+    end loop;
+    -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
     select coalesce(array_agg(w.i order by w.i), '{}') into v_plain
     from unnest(v_plain) as w (i) join products p on p.sku = p_skus[w.i] collate "C"
     where p.per_buyer_limit is null
@@ -89,7 +87,6 @@ begin
     select b.sku, sum(greatest(b.available - b.safety_stock, 0)) as sellable
     from bins b where b.id = any (v_bins) group by b.sku
   ) s;
-  v_granted := '{}';
   foreach v_i in array v_plain loop
     v_at := array_position(v_skus, p_skus[v_i]);
     if v_now >= p_deadlines[v_i] then
