@@ -603,6 +603,24 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.awaited_bin(p_hold_id uuid, p_sku text, p_quantity integer, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_bin bigint;
+begin
+  select b.id into v_bin
+  from tahan.bins b
+  where b.sku = p_sku and b.available - b.safety_stock >= p_quantity
+  order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
+  limit 1;
+  perform tahan.lock_bins(array[v_bin], p_budget_ends, p_deadline);
+  select b.id into v_bin from tahan.bins b where b.id = v_bin and b.available - b.safety_stock >= p_quantity;
+  return case when v_bin is not null then array[v_bin] end;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.begin_refund(p_provider text, p_payment_id text, p_cause text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -876,6 +894,8 @@ declare
   v_quantities integer[];
   v_terms record;
   v_batch integer := 8;
+  -- A line of a product with several buckets looks for one of them first, and needs all only when none covers it alone.
+  v_pass text := 'ALL';
   v_now timestamptz;
   v_refusal jsonb;
   v_answer jsonb;
@@ -972,11 +992,14 @@ begin
   end if;
 
   v_waiting_for := 'STOCK';
+  if cardinality(v_skus) = 1 and v_terms.spread[1] then
+    v_pass := 'QUICK';
+  end if;
   loop
     begin
       v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities, v_terms.spread,
         coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
-        p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
+        p_order, p_metadata, v_pass, v_batch, v_budget_ends, p_deadline);
       if v_answer ->> 'outcome' = 'HELD' then
         if v_from_cart then
           perform empty_cart(p_buyer_id);
@@ -991,6 +1014,9 @@ begin
     end;
     if v_answer ->> 'outcome' = 'CLAIM_TOO_LATE' then
       return v_answer;
+    elsif v_answer ->> 'outcome' = 'NO_BIN' then
+      v_pass := case v_pass when 'QUICK' then 'WAIT' else 'ALL' end;
+      continue;
     elsif v_answer ->> 'outcome' <> 'MORE_OVERDUE' then
       return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_answer);
     elsif tahan_clock() >= p_deadline then
@@ -1026,6 +1052,7 @@ declare
   v_answers jsonb[] := array_fill(v_alone, array[cardinality(p_ids)]);
   v_claim record;
   v_plain integer[] := '{}';
+  v_limited integer[];
   v_buyers text[] := '{}';
   v_bins bigint[];
   v_now timestamptz;
@@ -1050,30 +1077,27 @@ begin
   where pg_try_advisory_xact_lock(key_lock(c.id));
 
   -- Known keys and terms are read in new statements, now that the keys are locked.
-  for v_claim in
-    select w.i, p_buyers[w.i] as buyer_id, p.per_buyer_limit is not null as limited
-    from unnest(v_plain) as w (i)
-    join products p on p.sku = p_skus[w.i] collate "C"
-    where p_quantities[w.i] between 1 and 10000 and p.active
-      and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
-      and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
-      and not exists (select from holds h where h.id = p_ids[w.i])
-      and not exists (
-        select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i])
-    order by w.i
-  loop
-    if v_claim.limited then
-      if v_claim.buyer_id = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(v_claim.buyer_id)) then
-        continue;
-      end if;
-      v_buyers := v_buyers || v_claim.buyer_id;
-    end if;
-    v_granted := v_granted || v_claim.i;
-  end loop;
-  v_plain := v_granted;
+  select coalesce(array_agg(w.i order by w.i), '{}'),
+    coalesce(array_agg(w.i order by w.i) filter (where p.per_buyer_limit is not null), '{}')
+  into v_plain, v_limited
+  from unnest(v_plain) as w (i)
+  join products p on p.sku = p_skus[w.i] collate "C"
+  where p_quantities[w.i] between 1 and 10000 and p.active
+    and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
+    and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
+    and not exists (select from holds h where h.id = p_ids[w.i])
+    and not exists (
+      select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i]);
 
-  -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
-  if v_buyers <> '{}' then
+  if v_limited <> '{}' then
+    foreach v_i in array v_limited loop
+      if p_buyers[v_i] = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(p_buyers[v_i])) then
+        v_plain := array_remove(v_plain, v_i);
+      else
+        v_buyers := v_buyers || p_buyers[v_i];
+      end if;
+    end loop;
+    -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
     select coalesce(array_agg(w.i order by w.i), '{}') into v_plain
     from unnest(v_plain) as w (i) join products p on p.sku = p_skus[w.i] collate "C"
     where p.per_buyer_limit is null
@@ -1094,7 +1118,6 @@ begin
     select b.sku, sum(greatest(b.available - b.safety_stock, 0)) as sellable
     from bins b where b.id = any (v_bins) group by b.sku
   ) s;
-  v_granted := '{}';
   foreach v_i in array v_plain loop
     v_at := array_position(v_skus, p_skus[v_i]);
     if v_now >= p_deadlines[v_i] then
@@ -2231,12 +2254,7 @@ begin
   order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
   limit 1
   for no key update skip locked;
-  if v_bin is null then
-    raise exception using errcode = 'TH904';
-  end if;
-  return array[v_bin];
-exception
-  when sqlstate 'TH904' then return null;
+  return case when v_bin is not null then array[v_bin] end;
 end
 $function$;
 
@@ -3020,7 +3038,7 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION tahan.try_claim(p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[], p_quantities integer[], p_spread boolean[], p_hold_seconds integer, p_late_payment text, p_limited boolean, p_order boolean, p_metadata jsonb, p_batch integer, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
+CREATE OR REPLACE FUNCTION tahan.try_claim(p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[], p_quantities integer[], p_spread boolean[], p_hold_seconds integer, p_late_payment text, p_limited boolean, p_order boolean, p_metadata jsonb, p_pass text, p_batch integer, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -3056,9 +3074,16 @@ begin
     v_over := over_limit(p_buyer_id, p_skus, p_quantities);
   end if;
 
-  -- Quick pass: a bin that nobody has locked and that covers the only line alone.
-  if cardinality(p_skus) = 1 and p_spread[1] and v_short is null and v_over is null then
-    v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+  -- One bin that covers the only line alone: one that nobody has locked, at the second try one to wait for.
+  if p_pass <> 'ALL' and v_short is null and v_over is null then
+    if p_pass = 'QUICK' then
+      v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+    else
+      v_bins := awaited_bin(p_hold_id, p_skus[1], p_quantities[1], p_budget_ends, p_deadline);
+    end if;
+    if v_bins is null then
+      return jsonb_build_object('outcome', 'NO_BIN');
+    end if;
   end if;
 
   if v_bins is null then

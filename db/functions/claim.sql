@@ -25,6 +25,8 @@ declare
   v_quantities integer[];
   v_terms record;
   v_batch integer := 8;
+  -- A line of a product with several buckets looks for one of them first, and needs all only when none covers it alone.
+  v_pass text := 'ALL';
   v_now timestamptz;
   v_refusal jsonb;
   v_answer jsonb;
@@ -121,11 +123,14 @@ begin
   end if;
 
   v_waiting_for := 'STOCK';
+  if cardinality(v_skus) = 1 and v_terms.spread[1] then
+    v_pass := 'QUICK';
+  end if;
   loop
     begin
       v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities, v_terms.spread,
         coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
-        p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
+        p_order, p_metadata, v_pass, v_batch, v_budget_ends, p_deadline);
       if v_answer ->> 'outcome' = 'HELD' then
         if v_from_cart then
           perform empty_cart(p_buyer_id);
@@ -140,6 +145,9 @@ begin
     end;
     if v_answer ->> 'outcome' = 'CLAIM_TOO_LATE' then
       return v_answer;
+    elsif v_answer ->> 'outcome' = 'NO_BIN' then
+      v_pass := case v_pass when 'QUICK' then 'WAIT' else 'ALL' end;
+      continue;
     elsif v_answer ->> 'outcome' <> 'MORE_OVERDUE' then
       return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_answer);
     elsif tahan_clock() >= p_deadline then
@@ -218,12 +226,12 @@ begin
 end
 $$;
 
--- One try: HELD, a refusal, CLAIM_TOO_LATE, or MORE_OVERDUE (there are overdue unpaid holds that this
--- try did not lock). Anything but HELD is rolled back by the caller, locks and all.
+-- One try: HELD, a refusal, CLAIM_TOO_LATE, MORE_OVERDUE (there are overdue unpaid holds that this try did not
+-- lock), or NO_BIN (this pass found no bin that covers the line alone). Anything but HELD is rolled back by the caller, locks and all.
 create or replace function tahan.try_claim(
   p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[],
   p_quantities integer[], p_spread boolean[], p_hold_seconds integer, p_late_payment text, p_limited boolean,
-  p_order boolean, p_metadata jsonb, p_batch integer, p_budget_ends timestamptz, p_deadline timestamptz)
+  p_order boolean, p_metadata jsonb, p_pass text, p_batch integer, p_budget_ends timestamptz, p_deadline timestamptz)
 returns jsonb language plpgsql volatile as $$
 declare
   v_short text[];
@@ -257,10 +265,16 @@ begin
     v_over := over_limit(p_buyer_id, p_skus, p_quantities);
   end if;
 
-  -- Quick pass: a bin that covers the only line alone, one that nobody has locked or else one to wait for.
-  if cardinality(p_skus) = 1 and p_spread[1] and v_short is null and v_over is null then
-    v_bins := coalesce(quick_bin(p_hold_id, p_skus[1], p_quantities[1]),
-      awaited_bin(p_hold_id, p_skus[1], p_quantities[1], p_budget_ends, p_deadline));
+  -- One bin that covers the only line alone: one that nobody has locked, at the second try one to wait for.
+  if p_pass <> 'ALL' and v_short is null and v_over is null then
+    if p_pass = 'QUICK' then
+      v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+    else
+      v_bins := awaited_bin(p_hold_id, p_skus[1], p_quantities[1], p_budget_ends, p_deadline);
+    end if;
+    if v_bins is null then
+      return jsonb_build_object('outcome', 'NO_BIN');
+    end if;
   end if;
 
   if v_bins is null then
@@ -389,7 +403,7 @@ returns text[] language sql volatile as $$
 $$;
 
 -- One unlocked bin that covers a line alone, locked, or null. When it returns none it may still have
--- locked bins that a rival made too small, so the locks are rolled back with the block (A3).
+-- locked bins that a rival made too small, so the locks are rolled back with the try (A3).
 create or replace function tahan.quick_bin(p_hold_id uuid, p_sku text, p_quantity integer) returns bigint[]
 language plpgsql volatile as $$
 declare
@@ -401,18 +415,14 @@ begin
   order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
   limit 1
   for no key update skip locked;
-  if v_bin is null then
-    raise exception using errcode = 'TH904';
-  end if;
-  return array[v_bin];
-exception
-  when sqlstate 'TH904' then return null;
+  return case when v_bin is not null then array[v_bin] end;
 end
 $$;
 
 -- When all of them are locked: one bin that covers a line alone, waited for and locked, or null. Without it the first
 -- claim that found none free waited for all bins in order and kept each that it got, so that no other found one free
--- either: ten bins sold slower than one. It holds no other bin while it waits, and lets this one go when a rival was first.
+-- either: ten bins sold slower than one. It holds no other bin while it waits, and a bin that a rival made too small is
+-- let go with the try before the others are waited for (A3).
 create or replace function tahan.awaited_bin(
   p_hold_id uuid, p_sku text, p_quantity integer, p_budget_ends timestamptz, p_deadline timestamptz)
 returns bigint[] language plpgsql volatile as $$
@@ -424,17 +434,9 @@ begin
   where b.sku = p_sku and b.available - b.safety_stock >= p_quantity
   order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
   limit 1;
-  if v_bin is null then
-    return null;
-  end if;
   perform tahan.lock_bins(array[v_bin], p_budget_ends, p_deadline);
-  if not exists (
-    select from tahan.bins b where b.id = v_bin and b.available - b.safety_stock >= p_quantity) then
-    raise exception using errcode = 'TH904';
-  end if;
-  return array[v_bin];
-exception
-  when sqlstate 'TH904' then return null;
+  select b.id into v_bin from tahan.bins b where b.id = v_bin and b.available - b.safety_stock >= p_quantity;
+  return case when v_bin is not null then array[v_bin] end;
 end
 $$;
 

@@ -50,8 +50,8 @@ export const mutants: Mutant[] = [
     file: 'claim.sql',
     changes: [
       [
-        "  if v_bin is null then\n    raise exception using errcode = 'TH904';\n  end if;\n  return array[v_bin];",
-        '  if v_bin is null then\n    return null;\n  end if;\n  return array[v_bin];',
+        "if v_bins is null then\n      return jsonb_build_object('outcome', 'NO_BIN');\n    end if;",
+        '',
       ],
     ],
   },
