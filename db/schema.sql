@@ -295,6 +295,8 @@ CREATE INDEX holds_lapsed_of_buyer ON tahan.holds USING btree (buyer_id, expires
 
 CREATE INDEX holds_open_of_buyer ON tahan.holds USING btree (buyer_id) WHERE (status = 'HELD'::text);
 
+CREATE INDEX movements_by_actor ON tahan.movements USING btree (actor, created_at, id) WHERE (actor !~~ 'buyer %'::text);
+
 CREATE INDEX movements_by_hold ON tahan.movements USING btree (hold_id) WHERE (hold_id IS NOT NULL);
 
 CREATE INDEX movements_by_product ON tahan.movements USING btree (sku, created_at, id, bin_id, bin_version);

@@ -32,8 +32,9 @@ alter table tahan.movements drop constraint movements_add_up;
 alter table tahan.movements add constraint movements_add_up check (tahan.movement_adds_up(
   type, quantity, from_available, from_held, from_sold, to_available, to_held, to_sold));
 
--- An actor's movements are picked out of the product's, the type's or the period's.
+-- A buyer's movements are those of the buyer's holds; who else did something is what the ledger is asked for.
 drop index tahan.movements_by_actor;
+create index movements_by_actor on tahan.movements (actor, created_at, id) where actor not like 'buyer %';
 -- Open holds are read in the order of holds_by_status.
 drop index tahan.holds_open;
 
