@@ -11,7 +11,7 @@ export interface OpenHold {
   lines: { sku: string; quantity: number }[];
 }
 
-/** HELD rows by id, a page at a time, for `adopt`: each needs a workflow. */
+/** HELD rows in the order they were made, a page at a time after a hold, for `adopt`: each needs a workflow. */
 export function listOpenHolds(
   db: Database,
   after: string | null,
@@ -25,8 +25,9 @@ export function listOpenHolds(
         (select jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity) order by l.sku)
          from tahan.hold_lines l where l.hold_id = h.id and l.quantity > 0) as lines
       from tahan.holds h
-      where h.status = 'HELD' and ($1::uuid is null or h.id > $1)
-      order by h.id limit $2::int`,
+      where h.status = 'HELD' and (h.created_at, h.id) > (
+        coalesce((select l.created_at from tahan.holds l where l.id = $1::uuid), '-infinity'), $1)
+      order by h.created_at, h.id limit $2::int`,
     values: [after, limit],
   });
 }

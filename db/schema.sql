@@ -151,16 +151,7 @@ create table tahan.movements (
   created_at timestamp with time zone not null,
   constraint movements_id PRIMARY KEY (id),
   constraint movements_actor_given CHECK ((actor ~ '\S'::text)),
-  constraint movements_add_up CHECK (
-CASE type
-    WHEN 'reserve'::text THEN ((to_available = (from_available - quantity)) AND (to_held = (from_held + quantity)) AND (to_sold = from_sold))
-    WHEN 'confirm_sold'::text THEN ((to_available = from_available) AND (to_held = (from_held - quantity)) AND (to_sold = (from_sold + quantity)))
-    WHEN 'release_reservation'::text THEN ((to_available = (from_available + quantity)) AND (to_held = (from_held - quantity)) AND (to_sold = from_sold))
-    WHEN 'restock'::text THEN ((to_available = (from_available + quantity)) AND (to_held = from_held) AND (to_sold = from_sold))
-    WHEN 'manual_adjustment'::text THEN ((abs((to_available - from_available)) = quantity) AND ((to_held = from_held) AND (to_sold = from_sold)))
-    WHEN 'return'::text THEN ((to_available = (from_available + quantity)) AND (to_held = from_held) AND (to_sold = (from_sold - quantity)))
-    ELSE false
-END),
+  constraint movements_add_up CHECK (tahan.movement_adds_up(type, quantity, from_available, from_held, from_sold, to_available, to_held, to_sold)),
   constraint movements_chain UNIQUE (bin_id, bin_version),
   constraint movements_of_bin FOREIGN KEY (bin_id) REFERENCES tahan.bins(id),
   constraint movements_of_hold FOREIGN KEY (hold_id) REFERENCES tahan.holds(id),
@@ -302,11 +293,9 @@ CREATE INDEX holds_by_time ON tahan.holds USING btree (created_at, id);
 
 CREATE INDEX holds_lapsed_of_buyer ON tahan.holds USING btree (buyer_id, expires_at) WHERE (status = 'EXPIRED'::text);
 
-CREATE INDEX holds_open ON tahan.holds USING btree (id) WHERE (status = 'HELD'::text);
-
 CREATE INDEX holds_open_of_buyer ON tahan.holds USING btree (buyer_id) WHERE (status = 'HELD'::text);
 
-CREATE INDEX movements_by_actor ON tahan.movements USING btree (actor, created_at, id);
+CREATE INDEX movements_by_actor ON tahan.movements USING btree (actor, created_at, id) WHERE (actor !~~ 'buyer %'::text);
 
 CREATE INDEX movements_by_hold ON tahan.movements USING btree (hold_id) WHERE (hold_id IS NOT NULL);
 
@@ -616,6 +605,24 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.awaited_bin(p_hold_id uuid, p_sku text, p_quantity integer, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_bin bigint;
+begin
+  select b.id into v_bin
+  from tahan.bins b
+  where b.sku = p_sku and b.available - b.safety_stock >= p_quantity
+  order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
+  limit 1;
+  perform tahan.lock_bins(array[v_bin], p_budget_ends, p_deadline);
+  select b.id into v_bin from tahan.bins b where b.id = v_bin and b.available - b.safety_stock >= p_quantity;
+  return case when v_bin is not null then array[v_bin] end;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.begin_refund(p_provider text, p_payment_id text, p_cause text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -876,6 +883,7 @@ CREATE OR REPLACE FUNCTION tahan.claim(p_hold_id uuid, p_buyer_id text, p_key te
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'tahan', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
@@ -886,9 +894,10 @@ declare
   v_from_cart boolean := p_lines is null and p_order;
   v_skus text[];
   v_quantities integer[];
-  v_smallest integer;
   v_terms record;
   v_batch integer := 8;
+  -- A line of a product with several buckets looks for one of them first, and needs all only when none covers it alone.
+  v_pass text := 'ALL';
   v_now timestamptz;
   v_refusal jsonb;
   v_answer jsonb;
@@ -924,18 +933,36 @@ begin
     end if;
   end if;
 
-  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku), min(m.smallest)
-  into v_skus, v_quantities, v_smallest
+  -- The lines, one for each product, and what these have in common: the smallest hold time and cap, the strictest late
+  -- policy. One statement, since each costs more to begin than it takes to read a product.
+  select array_agg(m.sku order by m.sku) as skus, array_agg(m.quantity order by m.sku) as quantities,
+    min(m.smallest) as smallest, array_agg(p.allocation = 'spread' order by m.sku) as spread,
+    min(m.sku) filter (where p.sku is null) as unknown_sku, min(m.sku) filter (where not p.active) as inactive_sku,
+    min(p.hold_seconds) as hold_seconds, min(p.max_hold_seconds) as max_hold_seconds,
+    case
+      when bool_or(p.late_payment = 'refund') then 'refund'
+      when bool_or(p.late_payment = 'review') then 'review'
+      else 'accept_if_available'
+    end as late_payment,
+    bool_or(p.per_buyer_limit is not null) or exists (
+      select from buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null) as limited,
+    min(coalesce(p.currency, '')) <> max(coalesce(p.currency, '')) as mixed
+  into v_terms
   from (
     select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity, min(l.quantity) as smallest
     from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)
     group by 1
-  ) m;
-  -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
-  if v_smallest < 1 then
-    raise exception 'a line of % units', v_smallest using errcode = '22023';
+  ) m
+  left join products p on p.sku = m.sku;
+  v_skus := v_terms.skus;
+  v_quantities := v_terms.quantities;
+  if v_skus is null then
+    raise exception 'a claim needs lines' using errcode = '22023';
   end if;
-  select * into v_terms from claim_terms(v_skus);
+  -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
+  if v_terms.smallest < 1 then
+    raise exception 'a line of % units', v_terms.smallest using errcode = '22023';
+  end if;
   if v_terms.unknown_sku is not null then
     return jsonb_build_object('outcome', 'NOT_FOUND', 'sku', v_terms.unknown_sku);
   end if;
@@ -946,9 +973,10 @@ begin
     return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
       jsonb_build_object('outcome', 'PRODUCT_INACTIVE', 'sku', v_terms.inactive_sku));
   end if;
-  if p_order and jsonb_array_length(v_terms.currencies) > 1 then
+  if p_order and v_terms.mixed then
     return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
-      jsonb_build_object('outcome', 'MIXED_CURRENCIES', 'currencies', v_terms.currencies));
+      jsonb_build_object('outcome', 'MIXED_CURRENCIES', 'currencies', (
+        select jsonb_agg(distinct p.currency) from products p where p.sku = any (v_skus))));
   end if;
 
   if v_terms.limited then
@@ -966,11 +994,14 @@ begin
   end if;
 
   v_waiting_for := 'STOCK';
+  if cardinality(v_skus) = 1 and v_terms.spread[1] then
+    v_pass := 'QUICK';
+  end if;
   loop
     begin
-      v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities,
+      v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities, v_terms.spread,
         coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
-        p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
+        p_order, p_metadata, v_pass, v_batch, v_budget_ends, p_deadline);
       if v_answer ->> 'outcome' = 'HELD' then
         if v_from_cart then
           perform empty_cart(p_buyer_id);
@@ -985,6 +1016,9 @@ begin
     end;
     if v_answer ->> 'outcome' = 'CLAIM_TOO_LATE' then
       return v_answer;
+    elsif v_answer ->> 'outcome' = 'NO_BIN' then
+      v_pass := case v_pass when 'QUICK' then 'WAIT' else 'ALL' end;
+      continue;
     elsif v_answer ->> 'outcome' <> 'MORE_OVERDUE' then
       return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_answer);
     elsif tahan_clock() >= p_deadline then
@@ -1012,6 +1046,7 @@ CREATE OR REPLACE FUNCTION tahan.claim_batch(p_ids uuid[], p_buyers text[], p_ke
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'tahan', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
@@ -1019,10 +1054,14 @@ declare
   v_answers jsonb[] := array_fill(v_alone, array[cardinality(p_ids)]);
   v_claim record;
   v_plain integer[] := '{}';
+  v_limited integer[];
   v_buyers text[] := '{}';
   v_bins bigint[];
   v_now timestamptz;
-  v_left jsonb;
+  v_skus text[];
+  v_left bigint[];
+  v_i integer;
+  v_at integer;
   v_granted integer[] := '{}';
   v_refused integer[] := '{}';
   v_overdue jsonb := '{}';
@@ -1040,33 +1079,32 @@ begin
   where pg_try_advisory_xact_lock(key_lock(c.id));
 
   -- Known keys and terms are read in new statements, now that the keys are locked.
-  for v_claim in
-    select w.i, p_buyers[w.i] as buyer_id, p.per_buyer_limit is not null as limited
-    from unnest(v_plain) as w (i)
-    join products p on p.sku = p_skus[w.i] collate "C"
-    where p_quantities[w.i] between 1 and 10000 and p.active
-      and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
-      and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
-      and not exists (select from holds h where h.id = p_ids[w.i])
-      and not exists (
-        select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i])
-    order by w.i
-  loop
-    if v_claim.limited then
-      if v_claim.buyer_id = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(v_claim.buyer_id)) then
-        continue;
-      end if;
-      v_buyers := v_buyers || v_claim.buyer_id;
-    end if;
-    v_granted := v_granted || v_claim.i;
-  end loop;
-  v_plain := v_granted;
+  select coalesce(array_agg(w.i order by w.i), '{}'),
+    coalesce(array_agg(w.i order by w.i) filter (where p.per_buyer_limit is not null), '{}')
+  into v_plain, v_limited
+  from unnest(v_plain) as w (i)
+  join products p on p.sku = p_skus[w.i] collate "C"
+  where p_quantities[w.i] between 1 and 10000 and p.active
+    and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
+    and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
+    and not exists (select from holds h where h.id = p_ids[w.i])
+    and not exists (
+      select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i]);
 
-  -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
-  select coalesce(array_agg(w.i order by w.i), '{}') into v_plain
-  from unnest(v_plain) as w (i) join products p on p.sku = p_skus[w.i] collate "C"
-  where p.per_buyer_limit is null
-    or bought_units(p_buyers[w.i], p.sku) + p_quantities[w.i] <= p.per_buyer_limit;
+  if v_limited <> '{}' then
+    foreach v_i in array v_limited loop
+      if p_buyers[v_i] = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(p_buyers[v_i])) then
+        v_plain := array_remove(v_plain, v_i);
+      else
+        v_buyers := v_buyers || p_buyers[v_i];
+      end if;
+    end loop;
+    -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
+    select coalesce(array_agg(w.i order by w.i), '{}') into v_plain
+    from unnest(v_plain) as w (i) join products p on p.sku = p_skus[w.i] collate "C"
+    where p.per_buyer_limit is null
+      or bought_units(p_buyers[w.i], p.sku) + p_quantities[w.i] <= p.per_buyer_limit;
+  end if;
   if v_plain = '{}' then
     return to_jsonb(v_answers);
   end if;
@@ -1077,41 +1115,39 @@ begin
   perform lock_bins(v_bins, v_budget_ends, null);
 
   v_now := tahan_clock();
-  select coalesce(jsonb_object_agg(s.sku, s.sellable), '{}') into v_left
+  select array_agg(s.sku), array_agg(s.sellable) into v_skus, v_left
   from (
     select b.sku, sum(greatest(b.available - b.safety_stock, 0)) as sellable
     from bins b where b.id = any (v_bins) group by b.sku
   ) s;
-  v_granted := '{}';
-  for v_claim in
-    select w.i, p_skus[w.i] as sku, p_quantities[w.i] as quantity, p_deadlines[w.i] as deadline
-    from unnest(v_plain) as w (i) order by w.i
-  loop
-    if v_now >= v_claim.deadline then
-      v_answers[v_claim.i] := jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
-    elsif coalesce((v_left ->> v_claim.sku)::bigint, 0) >= v_claim.quantity then
-      v_left := jsonb_set(v_left, array[v_claim.sku], to_jsonb((v_left ->> v_claim.sku)::bigint - v_claim.quantity));
-      v_granted := v_granted || v_claim.i;
+  foreach v_i in array v_plain loop
+    v_at := array_position(v_skus, p_skus[v_i]);
+    if v_now >= p_deadlines[v_i] then
+      v_answers[v_i] := jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    elsif v_left[v_at] >= p_quantities[v_i] then
+      v_left[v_at] := v_left[v_at] - p_quantities[v_i];
+      v_granted := v_granted || v_i;
     else
-      if not v_overdue ? v_claim.sku then
-        v_overdue := v_overdue || jsonb_build_object(v_claim.sku,
-          cardinality(overdue_holds(array[v_claim.sku], null, null, v_now, 1)) > 0);
+      if not v_overdue ? p_skus[v_i] then
+        v_overdue := v_overdue || jsonb_build_object(p_skus[v_i],
+          cardinality(overdue_holds(array[p_skus[v_i]], null, null, v_now, 1)) > 0);
       end if;
       -- Units of overdue holds are for the claim that takes them back itself (R07).
-      if not (v_overdue ->> v_claim.sku)::boolean then
-        v_refused := v_refused || v_claim.i;
-        v_answers[v_claim.i] := jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls',
-          jsonb_build_array(jsonb_build_object('sku', v_claim.sku, 'requested', v_claim.quantity,
-            'available', coalesce((v_left ->> v_claim.sku)::bigint, 0))));
+      if not (v_overdue ->> p_skus[v_i])::boolean then
+        v_refused := v_refused || v_i;
+        v_answers[v_i] := jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls',
+          jsonb_build_array(jsonb_build_object('sku', p_skus[v_i], 'requested', p_quantities[v_i],
+            'available', coalesce(v_left[v_at], 0))));
       end if;
     end if;
   end loop;
 
-  insert into holds (id, buyer_id, idempotency_key, request_hash, status, reason, refusal, metadata, created_at, closed_at)
-  select p_ids[w.i], p_buyers[w.i], p_keys[w.i], p_hashes[w.i], 'REJECTED', 'INSUFFICIENT_STOCK', v_answers[w.i],
-    p_metadata -> w.i - 1, v_now, v_now
-  from unnest(v_refused) as w (i);
-
+  if v_refused <> '{}' then
+    insert into holds (id, buyer_id, idempotency_key, request_hash, status, reason, refusal, metadata, created_at, closed_at)
+    select p_ids[w.i], p_buyers[w.i], p_keys[w.i], p_hashes[w.i], 'REJECTED', 'INSUFFICIENT_STOCK', v_answers[w.i],
+      p_metadata -> w.i - 1, v_now, v_now
+    from unnest(v_refused) as w (i);
+  end if;
   if v_granted <> '{}' then
     perform grant_claims(v_granted, p_ids, p_buyers, p_keys, p_hashes, p_skus, p_quantities, p_hold_seconds,
       p_orders, p_metadata, v_bins, v_now);
@@ -1125,32 +1161,6 @@ begin
   return to_jsonb(v_answers);
 exception
   when lock_not_available then perform raise_busy('STOCK');
-end
-$function$;
-
-CREATE OR REPLACE FUNCTION tahan.claim_terms(p_skus text[], OUT unknown_sku text, OUT inactive_sku text, OUT hold_seconds integer, OUT max_hold_seconds integer, OUT max_extensions integer, OUT late_payment text, OUT limited boolean, OUT currencies jsonb)
- RETURNS record
- LANGUAGE plpgsql
-AS $function$
-begin
-  if p_skus is null then
-    raise exception 'a claim needs lines' using errcode = '22023';
-  end if;
-  select
-    min(w.sku) filter (where p.sku is null),
-    min(w.sku) filter (where not p.active),
-    min(p.hold_seconds), min(p.max_hold_seconds), min(p.max_extensions),
-    case
-      when bool_or(p.late_payment = 'refund') then 'refund'
-      when bool_or(p.late_payment = 'review') then 'review'
-      else 'accept_if_available'
-    end,
-    coalesce(bool_or(p.per_buyer_limit is not null), false) or tahan.any_buyer_rule(),
-    jsonb_agg(distinct p.currency)
-  into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
-    limited, currencies
-  from unnest(p_skus) as w (sku)
-  left join tahan.products p on p.sku = w.sku collate "C";
 end
 $function$;
 
@@ -1456,8 +1466,8 @@ begin
     return jsonb_build_object('outcome', 'EXPIRED');
   end if;
 
-  select t.max_extensions, t.max_hold_seconds into v_terms
-  from claim_terms((select array_agg(l.sku) from hold_lines l where l.hold_id = p_hold_id and l.quantity > 0)) t;
+  select min(p.max_extensions) as max_extensions, min(p.max_hold_seconds) as max_hold_seconds into v_terms
+  from hold_lines l join products p on p.sku = l.sku where l.hold_id = p_hold_id and l.quantity > 0;
   v_largest := case when v_hold.extensions >= v_terms.max_extensions then 0 else
     greatest(0, floor(extract(epoch from
       v_hold.created_at + v_terms.max_hold_seconds * interval '1 second' - v_hold.expires_at)))::integer end;
@@ -1558,10 +1568,12 @@ begin
   select p_ids[w.i], p.sku, p_quantities[w.i], p.price_minor,
     p_now + coalesce(p_hold_seconds[w.i], p.hold_seconds) * interval '1 second'
   from unnest(p_granted) as w (i) join tahan.products p on p.sku = p_skus[w.i] collate "C";
-  insert into tahan.orders (hold_id, order_number, currency, total_minor, placed_at)
-  select p_ids[w.i], tahan.new_order_number(), p.currency, p.price_minor * p_quantities[w.i], p_now
-  from unnest(p_granted) as w (i) join tahan.products p on p.sku = p_skus[w.i] collate "C"
-  where p_orders[w.i];
+  if true = any (p_orders) then
+    insert into tahan.orders (hold_id, order_number, currency, total_minor, placed_at)
+    select p_ids[w.i], tahan.new_order_number(), p.currency, p.price_minor * p_quantities[w.i], p_now
+    from unnest(p_granted) as w (i) join tahan.products p on p.sku = p_skus[w.i] collate "C"
+    where p_orders[w.i];
+  end if;
 
   -- The claims of a product in a row, and its bins in a row: where the two overlap, units are taken.
   with claims as (
@@ -1699,15 +1711,19 @@ AS $function$
 declare
   v_hold tahan.holds;
 begin
-  select h.* into v_hold from tahan.holds h where h.id = p_hold_id;
+  -- The hold of this id, else the one that has used the buyer's key under another id.
+  select k.* into v_hold
+  from (
+    select h.* from tahan.holds h where h.id = p_hold_id
+    union all
+    select h.* from tahan.holds h where h.buyer_id = p_buyer_id and h.idempotency_key = p_key
+  ) k
+  limit 1;
   if not found then
-    if exists (select from tahan.holds h where h.buyer_id = p_buyer_id and h.idempotency_key = p_key) then
-      return jsonb_build_object('outcome', 'KEY_REUSED');
-    end if;
     return null;
   end if;
-  if (v_hold.buyer_id, v_hold.idempotency_key, v_hold.request_hash)
-     is distinct from (p_buyer_id, p_key, p_request_hash) then
+  if (v_hold.id, v_hold.buyer_id, v_hold.idempotency_key, v_hold.request_hash)
+     is distinct from (p_hold_id, p_buyer_id, p_key, p_request_hash) then
     return jsonb_build_object('outcome', 'KEY_REUSED');
   end if;
   if v_hold.status = 'REJECTED' then
@@ -1928,6 +1944,35 @@ begin
   if not found then
     raise exception 'no bin %', p_bin_id using errcode = 'TH903';
   end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.movement_adds_up(p_type text, p_quantity integer, p_from_available integer, p_from_held integer, p_from_sold integer, p_to_available integer, p_to_held integer, p_to_sold integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+declare
+  v_available constant integer := p_to_available - p_from_available;
+  v_held constant integer := p_to_held - p_from_held;
+  v_sold constant integer := p_to_sold - p_from_sold;
+begin
+  case p_type
+    when 'reserve' then
+      return v_available = -p_quantity and v_held = p_quantity and v_sold = 0;
+    when 'confirm_sold' then
+      return v_available = 0 and v_held = -p_quantity and v_sold = p_quantity;
+    when 'release_reservation' then
+      return v_available = p_quantity and v_held = -p_quantity and v_sold = 0;
+    when 'restock' then
+      return v_available = p_quantity and v_held = 0 and v_sold = 0;
+    when 'manual_adjustment' then
+      return abs(v_available) = p_quantity and v_held = 0 and v_sold = 0;
+    when 'return' then
+      return v_available = p_quantity and v_held = 0 and v_sold = -p_quantity;
+    else
+      return false;
+  end case;
 end
 $function$;
 
@@ -2223,12 +2268,7 @@ begin
   order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
   limit 1
   for no key update skip locked;
-  if v_bin is null then
-    raise exception using errcode = 'TH904';
-  end if;
-  return array[v_bin];
-exception
-  when sqlstate 'TH904' then return null;
+  return case when v_bin is not null then array[v_bin] end;
 end
 $function$;
 
@@ -2882,16 +2922,6 @@ AS $function$
   end
 $function$;
 
-CREATE OR REPLACE FUNCTION tahan.short_skus(p_skus text[], p_quantities integer[])
- RETURNS text[]
- LANGUAGE sql
-AS $function$
-  select array_agg(w.sku)
-  from unnest(p_skus, p_quantities) as w (sku, quantity)
-  where w.quantity > coalesce((
-    select sum(greatest(b.available - b.safety_stock, 0)) from tahan.bins b where b.sku = w.sku collate "C"), 0)
-$function$;
-
 CREATE OR REPLACE FUNCTION tahan.show_buyer_rules()
  RETURNS jsonb
  LANGUAGE sql
@@ -3098,32 +3128,52 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION tahan.try_claim(p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[], p_quantities integer[], p_hold_seconds integer, p_late_payment text, p_limited boolean, p_order boolean, p_metadata jsonb, p_batch integer, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
+CREATE OR REPLACE FUNCTION tahan.try_claim(p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[], p_quantities integer[], p_spread boolean[], p_hold_seconds integer, p_late_payment text, p_limited boolean, p_order boolean, p_metadata jsonb, p_pass text, p_batch integer, p_budget_ends timestamp with time zone, p_deadline timestamp with time zone)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
 declare
   v_short text[];
   v_over text[];
-  v_spread boolean[];
+  v_all bigint[] := '{}';
   v_overdue uuid[] := '{}';
   v_reclaim uuid[] := '{}';
   v_bins bigint[];
   v_now timestamptz;
-  v_over_limit record;
-  v_shortfalls jsonb;
+  v_refusal jsonb;
   v_hold uuid;
+  v_bin record;
+  v_left integer[] := p_quantities;
+  v_i integer;
+  v_from bigint[] := '{}';
+  v_units integer[] := '{}';
 begin
-  select array_agg(p.allocation = 'spread' order by w.i) into v_spread
-  from unnest(p_skus) with ordinality as w (sku, i) join tahan.products p on p.sku = w.sku collate "C";
-  v_short := short_skus(p_skus, p_quantities);
+  -- A plain read of the bins, in the order in which they are locked: products that they can't cover are short.
+  for v_bin in
+    select b.id, b.sku, greatest(b.available - b.safety_stock, 0) as sellable
+    from bins b where b.sku = any (p_skus) order by b.sku, b.id
+  loop
+    v_i := array_position(p_skus, v_bin.sku);
+    v_all := v_all || v_bin.id;
+    v_left[v_i] := greatest(v_left[v_i] - v_bin.sellable, 0);
+  end loop;
+  if 0 < any (v_left) then
+    select array_agg(w.sku order by w.sku) into v_short from unnest(p_skus, v_left) as w (sku, short) where w.short > 0;
+  end if;
   if p_limited then
     v_over := over_limit(p_buyer_id, p_skus, p_quantities);
   end if;
 
-  -- Quick pass: a bin that nobody has locked and that covers the only line alone.
-  if cardinality(p_skus) = 1 and v_spread[1] and v_short is null and v_over is null then
-    v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+  -- One bin that covers the only line alone: one that nobody has locked, at the second try one to wait for.
+  if p_pass <> 'ALL' and v_short is null and v_over is null then
+    if p_pass = 'QUICK' then
+      v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+    else
+      v_bins := awaited_bin(p_hold_id, p_skus[1], p_quantities[1], p_budget_ends, p_deadline);
+    end if;
+    if v_bins is null then
+      return jsonb_build_object('outcome', 'NO_BIN');
+    end if;
   end if;
 
   if v_bins is null then
@@ -3139,13 +3189,15 @@ begin
         and pending_payment(h.id) is null;
     end if;
     -- One ordered pass over the bins of the products and of those holds, which may have other products.
-    select array_agg(b.id order by b.sku, b.id) into v_bins
-    from bins b
-    where b.id in (
-      select o.id from bins o where o.sku = any (p_skus)
-      union all
-      select a.bin_id from allocations a where a.hold_id = any (v_reclaim));
-    v_bins := coalesce(v_bins, '{}');
+    v_bins := v_all;
+    if v_reclaim <> '{}' then
+      select array_agg(b.id order by b.sku, b.id) into v_bins
+      from bins b
+      where b.id in (
+        select o.id from bins o where o.sku = any (p_skus)
+        union all
+        select a.bin_id from allocations a where a.hold_id = any (v_reclaim));
+    end if;
     perform lock_bins(v_bins, p_budget_ends, p_deadline);
   end if;
 
@@ -3165,28 +3217,42 @@ begin
         return jsonb_build_object('outcome', 'MORE_OVERDUE');
       end if;
       select jsonb_build_object('outcome', 'BUYER_LIMIT', 'sku', p.sku, 'limit', p.per_buyer_limit)
-      into v_shortfalls
+      into v_refusal
       from products p where p.sku = v_over[1];
-      return v_shortfalls;
+      return v_refusal;
     end if;
   end if;
 
-  -- Only from the locked bins: one that was added meanwhile is not ours to take from (A11).
-  select jsonb_agg(jsonb_build_object('sku', s.sku, 'requested', s.quantity, 'available', s.sellable) order by s.sku),
-    array_agg(s.sku)
-  into v_shortfalls, v_short
-  from (
-    select w.sku, w.quantity, coalesce((
-      select sum(greatest(b.available - b.safety_stock, 0))
-      from bins b where b.id = any (v_bins) and b.sku = w.sku collate "C"), 0) as sellable
-    from unnest(p_skus, p_quantities) as w (sku, quantity)
-  ) s
-  where s.sellable < s.quantity;
-  if v_short is not null then
+  v_left := p_quantities;
+  -- Only from the locked bins: one that was added meanwhile is not ours to take from (A11). in_order: filled in id
+  -- order, spanning; spread: one bin that covers the line alone, beginning at a bin chosen by the hold, else in id order.
+  for v_bin in
+    select b.id, b.sku, b.available - b.safety_stock as sellable
+    from bins b
+    where b.id = any (v_bins) and b.available > b.safety_stock
+    order by
+      case when p_spread[array_position(p_skus, b.sku)]
+        and b.available - b.safety_stock >= p_quantities[array_position(p_skus, b.sku)]
+        then hashint8extended(b.id, hashtextextended(p_hold_id::text, 0)) end nulls last,
+      b.id
+  loop
+    v_i := array_position(p_skus, v_bin.sku);
+    if v_left[v_i] > 0 then
+      v_from := v_from || v_bin.id;
+      v_units := v_units || least(v_left[v_i], v_bin.sellable);
+      v_left[v_i] := v_left[v_i] - least(v_left[v_i], v_bin.sellable);
+    end if;
+  end loop;
+  if 0 < any (v_left) then
+    select jsonb_agg(jsonb_build_object('sku', w.sku, 'requested', w.quantity, 'available', w.quantity - w.short) order by w.sku),
+      array_agg(w.sku)
+    into v_refusal, v_short
+    from unnest(p_skus, p_quantities, v_left) as w (sku, quantity, short)
+    where w.short > 0;
     if cardinality(overdue_holds(v_short, null, null, v_now, 1)) > 0 then
       return jsonb_build_object('outcome', 'MORE_OVERDUE');
     end if;
-    return jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls', v_shortfalls);
+    return jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls', v_refusal);
   end if;
 
   -- The end counts from here, after all waits: a hold of one second must not be born overdue (A14).
@@ -3198,10 +3264,21 @@ begin
   insert into hold_lines (hold_id, sku, quantity, unit_price_minor, open_until)
   select p_hold_id, w.sku, w.quantity, p.price_minor, v_now + p_hold_seconds * interval '1 second'
   from unnest(p_skus, p_quantities) as w (sku, quantity) join products p on p.sku = w.sku collate "C";
-  for i in 1 .. cardinality(p_skus) loop
-    perform take_units(p_hold_id, p_skus[i], p_quantities[i], v_bins, v_spread[i],
-      'checkout', 'buyer ' || p_buyer_id, v_now);
-  end loop;
+  insert into allocations (hold_id, bin_id, quantity)
+  select p_hold_id, w.bin_id, w.units from unnest(v_from, v_units) as w (bin_id, units);
+  with changed as (
+    update bins b
+    set available = b.available - w.units, held = b.held + w.units, version = b.version + 1, updated_at = v_now
+    from unnest(v_from, v_units) as w (bin_id, units)
+    where b.id = w.bin_id
+    returning b.id, b.version, b.sku, b.available, b.held, b.sold, w.units
+  )
+  insert into movements (
+    bin_id, bin_version, sku, hold_id, type, quantity, from_available, from_held, from_sold,
+    to_available, to_held, to_sold, reason, actor, created_at)
+  select c.id, c.version, c.sku, p_hold_id, 'reserve', c.units, c.available + c.units, c.held - c.units, c.sold,
+    c.available, c.held, c.sold, 'checkout', 'buyer ' || p_buyer_id, v_now
+  from changed c;
   if p_order then
     insert into orders (hold_id, order_number, currency, total_minor, placed_at)
     select p_hold_id, new_order_number(), max(p.currency), sum(l.unit_price_minor * l.quantity), v_now
@@ -3220,11 +3297,13 @@ CREATE OR REPLACE FUNCTION tahan.wait_within(p_budget_ends timestamp with time z
 AS $function$
 declare
   v_left double precision := extract(epoch from p_budget_ends - clock_timestamp()) * 1000;
+  v_set text;
 begin
   if p_deadline is not null then
     v_left := least(v_left, extract(epoch from p_deadline - tahan.tahan_clock()) * 1000);
   end if;
-  perform set_config('lock_timeout', greatest(floor(v_left), 1)::bigint || 'ms', true);
+  -- Assigned, not performed: an expression costs a tenth of a statement.
+  v_set := set_config('lock_timeout', greatest(floor(v_left), 1)::bigint || 'ms', true);
 end
 $function$;
 

@@ -43,11 +43,13 @@ create or replace function tahan.wait_within(p_budget_ends timestamptz, p_deadli
 language plpgsql volatile as $$
 declare
   v_left double precision := extract(epoch from p_budget_ends - clock_timestamp()) * 1000;
+  v_set text;
 begin
   if p_deadline is not null then
     v_left := least(v_left, extract(epoch from p_deadline - tahan.tahan_clock()) * 1000);
   end if;
-  perform set_config('lock_timeout', greatest(floor(v_left), 1)::bigint || 'ms', true);
+  -- Assigned, not performed: an expression costs a tenth of a statement.
+  v_set := set_config('lock_timeout', greatest(floor(v_left), 1)::bigint || 'ms', true);
 end
 $$;
 

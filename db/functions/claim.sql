@@ -11,7 +11,9 @@ create or replace function tahan.claim(
   p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_lines jsonb,
   p_hold_seconds integer, p_deadline timestamptz, p_order boolean, p_metadata jsonb,
   p_budget_ms integer default 15000)
-returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp as $$
+returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp
+-- Left to itself Postgres plans the statements over arrays anew in every call, for their true length: 16 % of a claim.
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
   v_deadline timestamptz := p_deadline;
@@ -21,9 +23,10 @@ declare
   v_from_cart boolean := p_lines is null and p_order;
   v_skus text[];
   v_quantities integer[];
-  v_smallest integer;
   v_terms record;
   v_batch integer := 8;
+  -- A line of a product with several buckets looks for one of them first, and needs all only when none covers it alone.
+  v_pass text := 'ALL';
   v_now timestamptz;
   v_refusal jsonb;
   v_answer jsonb;
@@ -59,18 +62,36 @@ begin
     end if;
   end if;
 
-  select array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku), min(m.smallest)
-  into v_skus, v_quantities, v_smallest
+  -- The lines, one for each product, and what these have in common: the smallest hold time and cap, the strictest late
+  -- policy. One statement, since each costs more to begin than it takes to read a product.
+  select array_agg(m.sku order by m.sku) as skus, array_agg(m.quantity order by m.sku) as quantities,
+    min(m.smallest) as smallest, array_agg(p.allocation = 'spread' order by m.sku) as spread,
+    min(m.sku) filter (where p.sku is null) as unknown_sku, min(m.sku) filter (where not p.active) as inactive_sku,
+    min(p.hold_seconds) as hold_seconds, min(p.max_hold_seconds) as max_hold_seconds,
+    case
+      when bool_or(p.late_payment = 'refund') then 'refund'
+      when bool_or(p.late_payment = 'review') then 'review'
+      else 'accept_if_available'
+    end as late_payment,
+    bool_or(p.per_buyer_limit is not null) or exists (
+      select from buyer_rules r where r.max_open_holds is not null or r.cool_down_holds is not null) as limited,
+    min(coalesce(p.currency, '')) <> max(coalesce(p.currency, '')) as mixed
+  into v_terms
   from (
     select l.sku collate "C" as sku, sum(l.quantity)::integer as quantity, min(l.quantity) as smallest
     from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)
     group by 1
-  ) m;
-  -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
-  if v_smallest < 1 then
-    raise exception 'a line of % units', v_smallest using errcode = '22023';
+  ) m
+  left join products p on p.sku = m.sku;
+  v_skus := v_terms.skus;
+  v_quantities := v_terms.quantities;
+  if v_skus is null then
+    raise exception 'a claim needs lines' using errcode = '22023';
   end if;
-  select * into v_terms from claim_terms(v_skus);
+  -- Lines of -5 and 6 would add up to one unit (F11); all other quantities meet the CHECKs.
+  if v_terms.smallest < 1 then
+    raise exception 'a line of % units', v_terms.smallest using errcode = '22023';
+  end if;
   if v_terms.unknown_sku is not null then
     return jsonb_build_object('outcome', 'NOT_FOUND', 'sku', v_terms.unknown_sku);
   end if;
@@ -81,9 +102,10 @@ begin
     return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
       jsonb_build_object('outcome', 'PRODUCT_INACTIVE', 'sku', v_terms.inactive_sku));
   end if;
-  if p_order and jsonb_array_length(v_terms.currencies) > 1 then
+  if p_order and v_terms.mixed then
     return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata,
-      jsonb_build_object('outcome', 'MIXED_CURRENCIES', 'currencies', v_terms.currencies));
+      jsonb_build_object('outcome', 'MIXED_CURRENCIES', 'currencies', (
+        select jsonb_agg(distinct p.currency) from products p where p.sku = any (v_skus))));
   end if;
 
   if v_terms.limited then
@@ -101,11 +123,14 @@ begin
   end if;
 
   v_waiting_for := 'STOCK';
+  if cardinality(v_skus) = 1 and v_terms.spread[1] then
+    v_pass := 'QUICK';
+  end if;
   loop
     begin
-      v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities,
+      v_answer := try_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, v_skus, v_quantities, v_terms.spread,
         coalesce(p_hold_seconds, v_terms.hold_seconds), v_terms.late_payment, v_terms.limited,
-        p_order, p_metadata, v_batch, v_budget_ends, p_deadline);
+        p_order, p_metadata, v_pass, v_batch, v_budget_ends, p_deadline);
       if v_answer ->> 'outcome' = 'HELD' then
         if v_from_cart then
           perform empty_cart(p_buyer_id);
@@ -120,6 +145,9 @@ begin
     end;
     if v_answer ->> 'outcome' = 'CLAIM_TOO_LATE' then
       return v_answer;
+    elsif v_answer ->> 'outcome' = 'NO_BIN' then
+      v_pass := case v_pass when 'QUICK' then 'WAIT' else 'ALL' end;
+      continue;
     elsif v_answer ->> 'outcome' <> 'MORE_OVERDUE' then
       return reject_claim(p_hold_id, p_buyer_id, p_key, p_request_hash, p_metadata, v_answer);
     elsif tahan_clock() >= p_deadline then
@@ -149,15 +177,19 @@ returns jsonb language plpgsql volatile as $$
 declare
   v_hold tahan.holds;
 begin
-  select h.* into v_hold from tahan.holds h where h.id = p_hold_id;
+  -- The hold of this id, else the one that has used the buyer's key under another id.
+  select k.* into v_hold
+  from (
+    select h.* from tahan.holds h where h.id = p_hold_id
+    union all
+    select h.* from tahan.holds h where h.buyer_id = p_buyer_id and h.idempotency_key = p_key
+  ) k
+  limit 1;
   if not found then
-    if exists (select from tahan.holds h where h.buyer_id = p_buyer_id and h.idempotency_key = p_key) then
-      return jsonb_build_object('outcome', 'KEY_REUSED');
-    end if;
     return null;
   end if;
-  if (v_hold.buyer_id, v_hold.idempotency_key, v_hold.request_hash)
-     is distinct from (p_buyer_id, p_key, p_request_hash) then
+  if (v_hold.id, v_hold.buyer_id, v_hold.idempotency_key, v_hold.request_hash)
+     is distinct from (p_hold_id, p_buyer_id, p_key, p_request_hash) then
     return jsonb_build_object('outcome', 'KEY_REUSED');
   end if;
   if v_hold.status = 'REJECTED' then
@@ -194,63 +226,55 @@ begin
 end
 $$;
 
--- What the products of a claim have in common: the smallest hold time and cap, the strictest late
--- policy (refund before review before accept_if_available).
-create or replace function tahan.claim_terms(p_skus text[], out unknown_sku text, out inactive_sku text,
-  out hold_seconds integer, out max_hold_seconds integer, out max_extensions integer,
-  out late_payment text, out limited boolean, out currencies jsonb)
-language plpgsql volatile as $$
-begin
-  if p_skus is null then
-    raise exception 'a claim needs lines' using errcode = '22023';
-  end if;
-  select
-    min(w.sku) filter (where p.sku is null),
-    min(w.sku) filter (where not p.active),
-    min(p.hold_seconds), min(p.max_hold_seconds), min(p.max_extensions),
-    case
-      when bool_or(p.late_payment = 'refund') then 'refund'
-      when bool_or(p.late_payment = 'review') then 'review'
-      else 'accept_if_available'
-    end,
-    coalesce(bool_or(p.per_buyer_limit is not null), false) or tahan.any_buyer_rule(),
-    jsonb_agg(distinct p.currency)
-  into unknown_sku, inactive_sku, hold_seconds, max_hold_seconds, max_extensions, late_payment,
-    limited, currencies
-  from unnest(p_skus) as w (sku)
-  left join tahan.products p on p.sku = w.sku collate "C";
-end
-$$;
-
--- One try: HELD, a refusal, CLAIM_TOO_LATE, or MORE_OVERDUE (there are overdue unpaid holds that this
--- try did not lock). Anything but HELD is rolled back by the caller, locks and all.
+-- One try: HELD, a refusal, CLAIM_TOO_LATE, MORE_OVERDUE (there are overdue unpaid holds that this try did not
+-- lock), or NO_BIN (this pass found no bin that covers the line alone). Anything but HELD is rolled back by the caller, locks and all.
 create or replace function tahan.try_claim(
   p_hold_id uuid, p_buyer_id text, p_key text, p_request_hash text, p_skus text[],
-  p_quantities integer[], p_hold_seconds integer, p_late_payment text, p_limited boolean,
-  p_order boolean, p_metadata jsonb, p_batch integer, p_budget_ends timestamptz, p_deadline timestamptz)
+  p_quantities integer[], p_spread boolean[], p_hold_seconds integer, p_late_payment text, p_limited boolean,
+  p_order boolean, p_metadata jsonb, p_pass text, p_batch integer, p_budget_ends timestamptz, p_deadline timestamptz)
 returns jsonb language plpgsql volatile as $$
 declare
   v_short text[];
   v_over text[];
-  v_spread boolean[];
+  v_all bigint[] := '{}';
   v_overdue uuid[] := '{}';
   v_reclaim uuid[] := '{}';
   v_bins bigint[];
   v_now timestamptz;
-  v_over_limit record;
-  v_shortfalls jsonb;
+  v_refusal jsonb;
   v_hold uuid;
+  v_bin record;
+  v_left integer[] := p_quantities;
+  v_i integer;
+  v_from bigint[] := '{}';
+  v_units integer[] := '{}';
 begin
-  select array_agg(p.allocation = 'spread' order by w.i) into v_spread
-  from unnest(p_skus) with ordinality as w (sku, i) join tahan.products p on p.sku = w.sku collate "C";
-  v_short := short_skus(p_skus, p_quantities);
+  -- A plain read of the bins, in the order in which they are locked: products that they can't cover are short.
+  for v_bin in
+    select b.id, b.sku, greatest(b.available - b.safety_stock, 0) as sellable
+    from bins b where b.sku = any (p_skus) order by b.sku, b.id
+  loop
+    v_i := array_position(p_skus, v_bin.sku);
+    v_all := v_all || v_bin.id;
+    v_left[v_i] := greatest(v_left[v_i] - v_bin.sellable, 0);
+  end loop;
+  if 0 < any (v_left) then
+    select array_agg(w.sku order by w.sku) into v_short from unnest(p_skus, v_left) as w (sku, short) where w.short > 0;
+  end if;
   if p_limited then
     v_over := over_limit(p_buyer_id, p_skus, p_quantities);
   end if;
 
-  -- Quick pass: a bin that nobody has locked and that covers the only line alone.
-  if cardinality(p_skus) = 1 and v_spread[1] and v_short is null and v_over is null then
-    v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+  -- One bin that covers the only line alone: one that nobody has locked, at the second try one to wait for.
+  if p_pass <> 'ALL' and v_short is null and v_over is null then
+    if p_pass = 'QUICK' then
+      v_bins := quick_bin(p_hold_id, p_skus[1], p_quantities[1]);
+    else
+      v_bins := awaited_bin(p_hold_id, p_skus[1], p_quantities[1], p_budget_ends, p_deadline);
+    end if;
+    if v_bins is null then
+      return jsonb_build_object('outcome', 'NO_BIN');
+    end if;
   end if;
 
   if v_bins is null then
@@ -266,13 +290,15 @@ begin
         and pending_payment(h.id) is null;
     end if;
     -- One ordered pass over the bins of the products and of those holds, which may have other products.
-    select array_agg(b.id order by b.sku, b.id) into v_bins
-    from bins b
-    where b.id in (
-      select o.id from bins o where o.sku = any (p_skus)
-      union all
-      select a.bin_id from allocations a where a.hold_id = any (v_reclaim));
-    v_bins := coalesce(v_bins, '{}');
+    v_bins := v_all;
+    if v_reclaim <> '{}' then
+      select array_agg(b.id order by b.sku, b.id) into v_bins
+      from bins b
+      where b.id in (
+        select o.id from bins o where o.sku = any (p_skus)
+        union all
+        select a.bin_id from allocations a where a.hold_id = any (v_reclaim));
+    end if;
     perform lock_bins(v_bins, p_budget_ends, p_deadline);
   end if;
 
@@ -292,28 +318,42 @@ begin
         return jsonb_build_object('outcome', 'MORE_OVERDUE');
       end if;
       select jsonb_build_object('outcome', 'BUYER_LIMIT', 'sku', p.sku, 'limit', p.per_buyer_limit)
-      into v_shortfalls
+      into v_refusal
       from products p where p.sku = v_over[1];
-      return v_shortfalls;
+      return v_refusal;
     end if;
   end if;
 
-  -- Only from the locked bins: one that was added meanwhile is not ours to take from (A11).
-  select jsonb_agg(jsonb_build_object('sku', s.sku, 'requested', s.quantity, 'available', s.sellable) order by s.sku),
-    array_agg(s.sku)
-  into v_shortfalls, v_short
-  from (
-    select w.sku, w.quantity, coalesce((
-      select sum(greatest(b.available - b.safety_stock, 0))
-      from bins b where b.id = any (v_bins) and b.sku = w.sku collate "C"), 0) as sellable
-    from unnest(p_skus, p_quantities) as w (sku, quantity)
-  ) s
-  where s.sellable < s.quantity;
-  if v_short is not null then
+  v_left := p_quantities;
+  -- Only from the locked bins: one that was added meanwhile is not ours to take from (A11). in_order: filled in id
+  -- order, spanning; spread: one bin that covers the line alone, beginning at a bin chosen by the hold, else in id order.
+  for v_bin in
+    select b.id, b.sku, b.available - b.safety_stock as sellable
+    from bins b
+    where b.id = any (v_bins) and b.available > b.safety_stock
+    order by
+      case when p_spread[array_position(p_skus, b.sku)]
+        and b.available - b.safety_stock >= p_quantities[array_position(p_skus, b.sku)]
+        then hashint8extended(b.id, hashtextextended(p_hold_id::text, 0)) end nulls last,
+      b.id
+  loop
+    v_i := array_position(p_skus, v_bin.sku);
+    if v_left[v_i] > 0 then
+      v_from := v_from || v_bin.id;
+      v_units := v_units || least(v_left[v_i], v_bin.sellable);
+      v_left[v_i] := v_left[v_i] - least(v_left[v_i], v_bin.sellable);
+    end if;
+  end loop;
+  if 0 < any (v_left) then
+    select jsonb_agg(jsonb_build_object('sku', w.sku, 'requested', w.quantity, 'available', w.quantity - w.short) order by w.sku),
+      array_agg(w.sku)
+    into v_refusal, v_short
+    from unnest(p_skus, p_quantities, v_left) as w (sku, quantity, short)
+    where w.short > 0;
     if cardinality(overdue_holds(v_short, null, null, v_now, 1)) > 0 then
       return jsonb_build_object('outcome', 'MORE_OVERDUE');
     end if;
-    return jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls', v_shortfalls);
+    return jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls', v_refusal);
   end if;
 
   -- The end counts from here, after all waits: a hold of one second must not be born overdue (A14).
@@ -325,10 +365,21 @@ begin
   insert into hold_lines (hold_id, sku, quantity, unit_price_minor, open_until)
   select p_hold_id, w.sku, w.quantity, p.price_minor, v_now + p_hold_seconds * interval '1 second'
   from unnest(p_skus, p_quantities) as w (sku, quantity) join products p on p.sku = w.sku collate "C";
-  for i in 1 .. cardinality(p_skus) loop
-    perform take_units(p_hold_id, p_skus[i], p_quantities[i], v_bins, v_spread[i],
-      'checkout', 'buyer ' || p_buyer_id, v_now);
-  end loop;
+  insert into allocations (hold_id, bin_id, quantity)
+  select p_hold_id, w.bin_id, w.units from unnest(v_from, v_units) as w (bin_id, units);
+  with changed as (
+    update bins b
+    set available = b.available - w.units, held = b.held + w.units, version = b.version + 1, updated_at = v_now
+    from unnest(v_from, v_units) as w (bin_id, units)
+    where b.id = w.bin_id
+    returning b.id, b.version, b.sku, b.available, b.held, b.sold, w.units
+  )
+  insert into movements (
+    bin_id, bin_version, sku, hold_id, type, quantity, from_available, from_held, from_sold,
+    to_available, to_held, to_sold, reason, actor, created_at)
+  select c.id, c.version, c.sku, p_hold_id, 'reserve', c.units, c.available + c.units, c.held - c.units, c.sold,
+    c.available, c.held, c.sold, 'checkout', 'buyer ' || p_buyer_id, v_now
+  from changed c;
   if p_order then
     insert into orders (hold_id, order_number, currency, total_minor, placed_at)
     select p_hold_id, new_order_number(), max(p.currency), sum(l.unit_price_minor * l.quantity), v_now
@@ -339,15 +390,6 @@ begin
     'expiresAt', instant(v_now + p_hold_seconds * interval '1 second'),
     'remainingMs', ms_until(v_now + p_hold_seconds * interval '1 second', tahan_clock()));
 end
-$$;
-
--- Products whose bins, as a plain read sees them, can't cover their line; null when all can.
-create or replace function tahan.short_skus(p_skus text[], p_quantities integer[]) returns text[]
-language sql volatile as $$
-  select array_agg(w.sku)
-  from unnest(p_skus, p_quantities) as w (sku, quantity)
-  where w.quantity > coalesce((
-    select sum(greatest(b.available - b.safety_stock, 0)) from tahan.bins b where b.sku = w.sku collate "C"), 0)
 $$;
 
 -- Products whose limit this claim would pass; null when none. The count is a statement of its own,
@@ -361,7 +403,7 @@ returns text[] language sql volatile as $$
 $$;
 
 -- One unlocked bin that covers a line alone, locked, or null. When it returns none it may still have
--- locked bins that a rival made too small, so the locks are rolled back with the block (A3).
+-- locked bins that a rival made too small, so the locks are rolled back with the try (A3).
 create or replace function tahan.quick_bin(p_hold_id uuid, p_sku text, p_quantity integer) returns bigint[]
 language plpgsql volatile as $$
 declare
@@ -373,12 +415,28 @@ begin
   order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
   limit 1
   for no key update skip locked;
-  if v_bin is null then
-    raise exception using errcode = 'TH904';
-  end if;
-  return array[v_bin];
-exception
-  when sqlstate 'TH904' then return null;
+  return case when v_bin is not null then array[v_bin] end;
+end
+$$;
+
+-- When all of them are locked: one bin that covers a line alone, waited for and locked, or null. Without it the first
+-- claim that found none free waited for all bins in order and kept each that it got, so that no other found one free
+-- either: ten bins sold slower than one. It holds no other bin while it waits, and a bin that a rival made too small is
+-- let go with the try before the others are waited for (A3).
+create or replace function tahan.awaited_bin(
+  p_hold_id uuid, p_sku text, p_quantity integer, p_budget_ends timestamptz, p_deadline timestamptz)
+returns bigint[] language plpgsql volatile as $$
+declare
+  v_bin bigint;
+begin
+  select b.id into v_bin
+  from tahan.bins b
+  where b.sku = p_sku and b.available - b.safety_stock >= p_quantity
+  order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))
+  limit 1;
+  perform tahan.lock_bins(array[v_bin], p_budget_ends, p_deadline);
+  select b.id into v_bin from tahan.bins b where b.id = v_bin and b.available - b.safety_stock >= p_quantity;
+  return case when v_bin is not null then array[v_bin] end;
 end
 $$;
 

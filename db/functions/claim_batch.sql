@@ -12,17 +12,23 @@ create or replace function tahan.claim_batch(
   p_ids uuid[], p_buyers text[], p_keys text[], p_hashes text[], p_skus text[], p_quantities integer[],
   p_hold_seconds integer[], p_deadlines timestamptz[], p_orders boolean[], p_metadata jsonb,
   p_budget_ms integer default 15000)
-returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp as $$
+returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp
+-- Like claim's: plans for the true length of the arrays would be made anew in every call.
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
   v_alone constant jsonb := jsonb_build_object('outcome', 'ALONE');
   v_answers jsonb[] := array_fill(v_alone, array[cardinality(p_ids)]);
   v_claim record;
   v_plain integer[] := '{}';
+  v_limited integer[];
   v_buyers text[] := '{}';
   v_bins bigint[];
   v_now timestamptz;
-  v_left jsonb;
+  v_skus text[];
+  v_left bigint[];
+  v_i integer;
+  v_at integer;
   v_granted integer[] := '{}';
   v_refused integer[] := '{}';
   v_overdue jsonb := '{}';
@@ -40,33 +46,32 @@ begin
   where pg_try_advisory_xact_lock(key_lock(c.id));
 
   -- Known keys and terms are read in new statements, now that the keys are locked.
-  for v_claim in
-    select w.i, p_buyers[w.i] as buyer_id, p.per_buyer_limit is not null as limited
-    from unnest(v_plain) as w (i)
-    join products p on p.sku = p_skus[w.i] collate "C"
-    where p_quantities[w.i] between 1 and 10000 and p.active
-      and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
-      and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
-      and not exists (select from holds h where h.id = p_ids[w.i])
-      and not exists (
-        select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i])
-    order by w.i
-  loop
-    if v_claim.limited then
-      if v_claim.buyer_id = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(v_claim.buyer_id)) then
-        continue;
-      end if;
-      v_buyers := v_buyers || v_claim.buyer_id;
-    end if;
-    v_granted := v_granted || v_claim.i;
-  end loop;
-  v_plain := v_granted;
+  select coalesce(array_agg(w.i order by w.i), '{}'),
+    coalesce(array_agg(w.i order by w.i) filter (where p.per_buyer_limit is not null), '{}')
+  into v_plain, v_limited
+  from unnest(v_plain) as w (i)
+  join products p on p.sku = p_skus[w.i] collate "C"
+  where p_quantities[w.i] between 1 and 10000 and p.active
+    and (p_hold_seconds[w.i] is null or p_hold_seconds[w.i] between 1 and p.max_hold_seconds)
+    and (p_quantities[w.i] = 1 or p.allocation = 'in_order')
+    and not exists (select from holds h where h.id = p_ids[w.i])
+    and not exists (
+      select from holds h where h.buyer_id = p_buyers[w.i] and h.idempotency_key = p_keys[w.i]);
 
-  -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
-  select coalesce(array_agg(w.i order by w.i), '{}') into v_plain
-  from unnest(v_plain) as w (i) join products p on p.sku = p_skus[w.i] collate "C"
-  where p.per_buyer_limit is null
-    or bought_units(p_buyers[w.i], p.sku) + p_quantities[w.i] <= p.per_buyer_limit;
+  if v_limited <> '{}' then
+    foreach v_i in array v_limited loop
+      if p_buyers[v_i] = any (v_buyers) or not pg_try_advisory_xact_lock(buyer_lock(p_buyers[v_i])) then
+        v_plain := array_remove(v_plain, v_i);
+      else
+        v_buyers := v_buyers || p_buyers[v_i];
+      end if;
+    end loop;
+    -- The count of a buyer's units is a statement of its own, after the buyer's lock (A12).
+    select coalesce(array_agg(w.i order by w.i), '{}') into v_plain
+    from unnest(v_plain) as w (i) join products p on p.sku = p_skus[w.i] collate "C"
+    where p.per_buyer_limit is null
+      or bought_units(p_buyers[w.i], p.sku) + p_quantities[w.i] <= p.per_buyer_limit;
+  end if;
   if v_plain = '{}' then
     return to_jsonb(v_answers);
   end if;
@@ -77,41 +82,39 @@ begin
   perform lock_bins(v_bins, v_budget_ends, null);
 
   v_now := tahan_clock();
-  select coalesce(jsonb_object_agg(s.sku, s.sellable), '{}') into v_left
+  select array_agg(s.sku), array_agg(s.sellable) into v_skus, v_left
   from (
     select b.sku, sum(greatest(b.available - b.safety_stock, 0)) as sellable
     from bins b where b.id = any (v_bins) group by b.sku
   ) s;
-  v_granted := '{}';
-  for v_claim in
-    select w.i, p_skus[w.i] as sku, p_quantities[w.i] as quantity, p_deadlines[w.i] as deadline
-    from unnest(v_plain) as w (i) order by w.i
-  loop
-    if v_now >= v_claim.deadline then
-      v_answers[v_claim.i] := jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
-    elsif coalesce((v_left ->> v_claim.sku)::bigint, 0) >= v_claim.quantity then
-      v_left := jsonb_set(v_left, array[v_claim.sku], to_jsonb((v_left ->> v_claim.sku)::bigint - v_claim.quantity));
-      v_granted := v_granted || v_claim.i;
+  foreach v_i in array v_plain loop
+    v_at := array_position(v_skus, p_skus[v_i]);
+    if v_now >= p_deadlines[v_i] then
+      v_answers[v_i] := jsonb_build_object('outcome', 'CLAIM_TOO_LATE');
+    elsif v_left[v_at] >= p_quantities[v_i] then
+      v_left[v_at] := v_left[v_at] - p_quantities[v_i];
+      v_granted := v_granted || v_i;
     else
-      if not v_overdue ? v_claim.sku then
-        v_overdue := v_overdue || jsonb_build_object(v_claim.sku,
-          cardinality(overdue_holds(array[v_claim.sku], null, null, v_now, 1)) > 0);
+      if not v_overdue ? p_skus[v_i] then
+        v_overdue := v_overdue || jsonb_build_object(p_skus[v_i],
+          cardinality(overdue_holds(array[p_skus[v_i]], null, null, v_now, 1)) > 0);
       end if;
       -- Units of overdue holds are for the claim that takes them back itself (R07).
-      if not (v_overdue ->> v_claim.sku)::boolean then
-        v_refused := v_refused || v_claim.i;
-        v_answers[v_claim.i] := jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls',
-          jsonb_build_array(jsonb_build_object('sku', v_claim.sku, 'requested', v_claim.quantity,
-            'available', coalesce((v_left ->> v_claim.sku)::bigint, 0))));
+      if not (v_overdue ->> p_skus[v_i])::boolean then
+        v_refused := v_refused || v_i;
+        v_answers[v_i] := jsonb_build_object('outcome', 'INSUFFICIENT_STOCK', 'shortfalls',
+          jsonb_build_array(jsonb_build_object('sku', p_skus[v_i], 'requested', p_quantities[v_i],
+            'available', coalesce(v_left[v_at], 0))));
       end if;
     end if;
   end loop;
 
-  insert into holds (id, buyer_id, idempotency_key, request_hash, status, reason, refusal, metadata, created_at, closed_at)
-  select p_ids[w.i], p_buyers[w.i], p_keys[w.i], p_hashes[w.i], 'REJECTED', 'INSUFFICIENT_STOCK', v_answers[w.i],
-    p_metadata -> w.i - 1, v_now, v_now
-  from unnest(v_refused) as w (i);
-
+  if v_refused <> '{}' then
+    insert into holds (id, buyer_id, idempotency_key, request_hash, status, reason, refusal, metadata, created_at, closed_at)
+    select p_ids[w.i], p_buyers[w.i], p_keys[w.i], p_hashes[w.i], 'REJECTED', 'INSUFFICIENT_STOCK', v_answers[w.i],
+      p_metadata -> w.i - 1, v_now, v_now
+    from unnest(v_refused) as w (i);
+  end if;
   if v_granted <> '{}' then
     perform grant_claims(v_granted, p_ids, p_buyers, p_keys, p_hashes, p_skus, p_quantities, p_hold_seconds,
       p_orders, p_metadata, v_bins, v_now);
@@ -148,10 +151,12 @@ begin
   select p_ids[w.i], p.sku, p_quantities[w.i], p.price_minor,
     p_now + coalesce(p_hold_seconds[w.i], p.hold_seconds) * interval '1 second'
   from unnest(p_granted) as w (i) join tahan.products p on p.sku = p_skus[w.i] collate "C";
-  insert into tahan.orders (hold_id, order_number, currency, total_minor, placed_at)
-  select p_ids[w.i], tahan.new_order_number(), p.currency, p.price_minor * p_quantities[w.i], p_now
-  from unnest(p_granted) as w (i) join tahan.products p on p.sku = p_skus[w.i] collate "C"
-  where p_orders[w.i];
+  if true = any (p_orders) then
+    insert into tahan.orders (hold_id, order_number, currency, total_minor, placed_at)
+    select p_ids[w.i], tahan.new_order_number(), p.currency, p.price_minor * p_quantities[w.i], p_now
+    from unnest(p_granted) as w (i) join tahan.products p on p.sku = p_skus[w.i] collate "C"
+    where p_orders[w.i];
+  end if;
 
   -- The claims of a product in a row, and its bins in a row: where the two overlap, units are taken.
   with claims as (

@@ -52,8 +52,8 @@ begin
     return jsonb_build_object('outcome', 'EXPIRED');
   end if;
 
-  select t.max_extensions, t.max_hold_seconds into v_terms
-  from claim_terms((select array_agg(l.sku) from hold_lines l where l.hold_id = p_hold_id and l.quantity > 0)) t;
+  select min(p.max_extensions) as max_extensions, min(p.max_hold_seconds) as max_hold_seconds into v_terms
+  from hold_lines l join products p on p.sku = l.sku where l.hold_id = p_hold_id and l.quantity > 0;
   v_largest := case when v_hold.extensions >= v_terms.max_extensions then 0 else
     greatest(0, floor(extract(epoch from
       v_hold.created_at + v_terms.max_hold_seconds * interval '1 second' - v_hold.expires_at)))::integer end;

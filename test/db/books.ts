@@ -64,3 +64,13 @@ export function tally(answers: { outcome: string }[]): Record<string, number> {
   for (const { outcome } of answers) times[outcome] = (times[outcome] ?? 0) + 1;
   return times;
 }
+
+/** The bins of a product that spreads, in the order in which the claim of this hold looks at them. */
+export async function spreadOrder(shop: Shop, sku: string, holdId: string): Promise<string[]> {
+  const rows = await shop.query<{ code: string }>(
+    `select code from tahan.bins where sku = $1
+     order by hashint8extended(id, hashtextextended($2::uuid::text, 0))`,
+    [sku, holdId],
+  );
+  return rows.map(({ code }) => code);
+}

@@ -59,7 +59,7 @@ describeEachPostgres('the role of the app (S20)', (version) => {
     }>(
       `select p.proname as name, has_function_privilege(p.oid, 'execute') as mine,
          exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) where grantee = 0) as everyones,
-         p.prosecdef and p.proconfig = '{"search_path=tahan, pg_temp"}' as safe
+         p.prosecdef and 'search_path=tahan, pg_temp' = any (p.proconfig) as safe
        from pg_proc p where p.pronamespace = 'tahan'::regnamespace order by p.proname collate "C"`,
     );
     expect(rows.filter(({ everyones }) => everyones)).toEqual([]);

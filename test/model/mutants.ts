@@ -50,8 +50,8 @@ export const mutants: Mutant[] = [
     file: 'claim.sql',
     changes: [
       [
-        "  if v_bin is null then\n    raise exception using errcode = 'TH904';\n  end if;\n  return array[v_bin];",
-        '  if v_bin is null then\n    return null;\n  end if;\n  return array[v_bin];',
+        "if v_bins is null then\n      return jsonb_build_object('outcome', 'NO_BIN');\n    end if;",
+        '',
       ],
     ],
   },
@@ -95,8 +95,8 @@ export const mutants: Mutant[] = [
     file: 'claim.sql',
     changes: [
       [
-        'select array_agg(b.id order by b.sku, b.id) into v_bins',
-        'select array_agg(b.id order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))) into v_bins',
+        'from bins b where b.sku = any (p_skus) order by b.sku, b.id\n',
+        'from bins b where b.sku = any (p_skus) order by hashint8extended(b.id, hashtextextended(p_hold_id::text, 0))\n',
       ],
     ],
   },
@@ -237,13 +237,16 @@ export const mutants: Mutant[] = [
   },
   {
     name: 'the safety stock is sold too',
-    file: 'basics.sql',
+    file: 'claim.sql',
     changes: [
       [
-        'select b.id, b.available - b.safety_stock as sellable',
-        'select b.id, b.available as sellable',
+        'select b.id, b.sku, b.available - b.safety_stock as sellable',
+        'select b.id, b.sku, b.available as sellable',
       ],
-      ['b.sku = p_sku and b.available > b.safety_stock', 'b.sku = p_sku and b.available > 0'],
+      [
+        'b.id = any (v_bins) and b.available > b.safety_stock',
+        'b.id = any (v_bins) and b.available > 0',
+      ],
     ],
   },
 ];

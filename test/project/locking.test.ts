@@ -71,7 +71,7 @@ it('A1, F48: a hold or a bin is changed by its id, under a lock that its caller 
       ),
     ].map(([, condition]) => condition!),
   );
-  expect(conditions).toHaveLength(7);
+  expect(conditions).toHaveLength(8);
   // give_back refuses a hold that is not HELD: by an error, not by finding nothing.
   const byId = /^\w\.id = [\w.]+( and h\.status = 'HELD')?$/;
   expect(conditions.filter((condition) => !byId.test(condition))).toEqual([]);

@@ -133,7 +133,7 @@ describeEachPostgres('attempts of one claim', (version) => {
         [
           {
             name: 'only the sum is looked at',
-            changes: { 'claim.sql': [['if v_smallest < 1 then', 'if false then']] },
+            changes: { 'claim.sql': [['if v_terms.smallest < 1 then', 'if false then']] },
           },
           ['HELD', { available: 9, held: 1, sold: 0, total: 10 }],
         ],

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
+import { claim } from '../../../db/claim.js';
 import { expire } from '../../../db/expire.js';
 import { describeEachPostgres } from '../../setup/database.js';
-import { bins, statusOf } from '../books.js';
-import { call, claimCall, other, otherOnBins, said, whenWaiting } from '../rivals.js';
+import { bins, spreadOrder, statusOf } from '../books.js';
+import { call, claimCall, other, otherOnBins, said, whenBehind, whenWaiting } from '../rivals.js';
 import type { Shop } from '../shop.js';
 import { bothForms, mutant } from '../wrongForms.js';
 import type { WrongForm } from '../wrongForms.js';
@@ -13,16 +14,16 @@ const inCartOrder: WrongForm = {
   changes: {
     'claim.sql': [
       [
-        'array_agg(m.sku order by m.sku), array_agg(m.quantity order by m.sku)',
-        'array_agg(m.sku order by m.place), array_agg(m.quantity order by m.place)',
+        'array_agg(m.sku order by m.sku) as skus, array_agg(m.quantity order by m.sku) as quantities',
+        'array_agg(m.sku order by m.place) as skus, array_agg(m.quantity order by m.place) as quantities',
       ],
       [
         'min(l.quantity) as smallest\n    from jsonb_to_recordset(v_lines) as l (sku text, quantity integer)',
         'min(l.quantity) as smallest, min(l.place) as place\n    from rows from (jsonb_to_recordset(v_lines) as (sku text, quantity integer)) with ordinality as l (sku, quantity, place)',
       ],
       [
-        'select array_agg(b.id order by b.sku, b.id) into v_bins',
-        'select array_agg(b.id order by array_position(p_skus, b.sku), b.id) into v_bins',
+        'from bins b where b.sku = any (p_skus) order by b.sku, b.id\n',
+        'from bins b where b.sku = any (p_skus) order by array_position(p_skus, b.sku), b.id\n',
       ],
     ],
   },
@@ -34,6 +35,23 @@ const reclaimByExpire: WrongForm = {
       [
         'perform lock_holds(v_overdue, p_budget_ends, p_deadline);',
         'foreach v_hold in array v_overdue loop perform expire(v_hold); end loop;',
+      ],
+    ],
+  },
+};
+const waitsForAll: WrongForm = {
+  name: 'a claim that finds no bucket free waits for all of them in order',
+  changes: {
+    'claim.sql': [["when 'QUICK' then 'WAIT' else 'ALL' end", "when 'QUICK' then 'ALL' end"]],
+  },
+};
+const keepsWhatItWaitedFor: WrongForm = {
+  name: 'the bucket that it waited for stays locked',
+  changes: {
+    'claim.sql': [
+      [
+        "if v_bins is null then\n      return jsonb_build_object('outcome', 'NO_BIN');",
+        "if v_bins is null and p_pass = 'QUICK' then\n      return jsonb_build_object('outcome', 'NO_BIN');",
       ],
     ],
   },
@@ -207,6 +225,59 @@ describeEachPostgres('who waits for whom', (version) => {
     {
       right: { rival: 'locked both', claim: 'HELD' },
       wrong: [[mutant('the quick pass keeps its locks'), { rival: '40P01', claim: 'HELD' }]],
+    },
+  );
+
+  decided(
+    'R04: a claim that finds every bucket locked waits for one of them, not for all',
+    async (shop) => {
+      const sku = await shop.product([5, 5, 5], { allocation: 'spread' });
+      const request = await shop.request({ [sku]: 1 }, { claimDeadline: await shop.now(1500) });
+      const rivals = [];
+      for (const code of await spreadOrder(shop, sku, request.holdId))
+        rivals.push(await otherOnBins(shop, sku, code));
+      const claiming = said(claim(shop.db, request));
+      await whenWaiting(shop, 'tahan.claim', 1, claiming);
+      await rivals[0]!.commit();
+      const answer = await claiming;
+      for (const rival of rivals.slice(1)) await rival.commit();
+      return answer;
+    },
+    { right: 'HELD', wrong: [[waitsForAll, 'CLAIM_TOO_LATE']] },
+  );
+
+  decided(
+    'R04, A3: when that bucket has been emptied it is let go before the others are waited for',
+    async (shop) => {
+      const sku = await shop.product([1, 1], { allocation: 'spread' });
+      let request = await shop.request({ [sku]: 1 });
+      // It must wait first for the bucket that is the last in lock order.
+      while ((await spreadOrder(shop, sku, request.holdId))[0] !== 'b2')
+        request = await shop.request({ [sku]: 1 });
+      const [first, second] = [
+        await otherOnBins(shop, sku, 'b1'),
+        await otherOnBins(shop, sku, 'b2'),
+      ];
+      const claiming = said(call(await session(shop, 60_000), ...claimCall(request)));
+      await whenBehind(shop, second, 'tahan.claim', claiming);
+      await second.client.query(
+        `select move_units(id, 'manual_adjustment', 1, null, null, 'count', 'rival', '{}', now(), -1)
+         from bins where sku = $1 and code = 'b2'`,
+        [sku],
+      );
+      await second.commit();
+      await whenBehind(shop, first, 'tahan.claim', claiming);
+      await first.client.query('set deadlock_timeout = 10');
+      const lock = `select from bins where sku = $1 and code = 'b2' for no key update`;
+      const rival = await said(
+        first.client.query(lock, [sku]).then(() => ({ outcome: 'locked both' })),
+      );
+      await first.rollback();
+      return { rival, claim: await claiming };
+    },
+    {
+      right: { rival: 'locked both', claim: 'HELD' },
+      wrong: [[keepsWhatItWaitedFor, { rival: '40P01', claim: 'HELD' }]],
     },
   );
 

@@ -25,11 +25,10 @@ const fromAnyBin: WrongForm = {
   changes: {
     'claim.sql': [
       [
-        'from bins b where b.id = any (v_bins) and b.sku = w.sku',
-        'from bins b where b.sku = w.sku',
+        'where b.id = any (v_bins) and b.available > b.safety_stock',
+        'where b.sku = any (p_skus) and b.available > b.safety_stock',
       ],
     ],
-    'basics.sql': [['where b.id = any (p_bin_ids) and b.sku = p_sku', 'where b.sku = p_sku']],
   },
 };
 describeEachPostgres('what a claim is refused for', (version) => {
