@@ -32,7 +32,7 @@ alter table tahan.movements drop constraint movements_add_up;
 alter table tahan.movements add constraint movements_add_up check (tahan.movement_adds_up(
   type, quantity, from_available, from_held, from_sold, to_available, to_held, to_sold));
 
--- A buyer's movements are those of the buyer's holds; who else did something is what the ledger is asked for.
+-- A buyer's movements are those of the buyer's holds, and are found by them.
 drop index tahan.movements_by_actor;
 create index movements_by_actor on tahan.movements (actor, created_at, id) where actor not like 'buyer %';
 -- Open holds are read in the order of holds_by_status.
