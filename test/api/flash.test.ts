@@ -56,7 +56,7 @@ describe('a flash sale', { timeout: 120_000 }, () => {
     expect(statuses(heard.map((all) => all.at(-1)!))).toEqual({ 201: 50, 409: 1950 });
     expect(await service.counts(sku)).toEqual({ available: 0, held: 50, sold: 0 });
     const others = heard.flat().filter(({ status }) => status >= 500);
-    expect(new Set(others.map(({ code }) => code))).toEqual(new Set(['SALE_BUSY']));
+    expect(others.filter(({ code }) => code !== 'SALE_BUSY')).toEqual([]);
 
     const [last] = await service.shop.query<{ at: Date }>(
       `select max(created_at) as at from tahan.movements where sku = $1 and type = 'reserve'`,
