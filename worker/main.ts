@@ -94,7 +94,6 @@ async function work(): Promise<void> {
             changes: settings.changeConnections,
           }),
           workflowBundle,
-          changes: settings.changeConnections,
           effects,
           cachedHolds: settings.cachedHolds,
         }),
