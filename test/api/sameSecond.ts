@@ -51,7 +51,18 @@ export async function sameSecond(
     );
     return row!.open;
   };
-  if (timers) await start();
+  const { client, prefix } = service.engine.holds;
+  const running = async (status = '') => {
+    const query = `ExecutionStatus = 'Running' AND TaskQueue = '${prefix}tahan-holds'${status}`;
+    return (await client.workflow.count(query)).count;
+  };
+  if (timers) {
+    await start();
+    // Until then a claim would wait behind their starts.
+    const held = async () => (await running(` AND HoldStatus = 'HELD'`)) >= count;
+    await until('their timers run', held, seconds * 1000);
+    say('their timers run');
+  }
 
   // By Postgres's clock they are over, and nobody has asked for an expiry: what they held is sold at once.
   await service.shop.shiftClock(seconds * 1000);
@@ -112,10 +123,7 @@ export async function sameSecond(
   );
   expect(ends).toEqual({ holds: count, expired: count, returns: count });
   expect(await service.counts(sku)).toEqual({ available: count - 3, held: 3, sold: 0 });
-  const { client, prefix } = service.engine.holds;
   const late = claims!.length - cancels!.filter(({ status }) => status === 200).length;
-  const query = `ExecutionStatus = 'Running' AND TaskQueue = '${prefix}tahan-holds'`;
-  const running = async () => (await client.workflow.count(query)).count;
   await until('the workflows have ended', async () => (await running()) <= 1 + late, 120_000);
   say('the workflows have ended');
   return took;

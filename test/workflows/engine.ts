@@ -35,6 +35,7 @@ export interface EngineOptions {
   /** Activities at once, for tests that stop many of them halfway. */
   claims?: number;
   changes?: number;
+  expiries?: number;
 }
 
 /** Once per process, before the first worker: problems are collected, the rest is not printed. */
