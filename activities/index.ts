@@ -5,11 +5,9 @@
 import { cancel } from '../db/cancel.js';
 import type { CancelOutcome } from '../db/cancel.js';
 import type { ClaimOutcome, ClaimRequest } from '../db/claim.js';
-import { confirm } from '../db/confirm.js';
 import type { ConfirmOutcome } from '../db/confirm.js';
 import type { Changed } from '../db/changes.js';
 import type { Database } from '../db/database.js';
-import { expire } from '../db/expire.js';
 import type { ExpireOutcome } from '../db/expire.js';
 import { extend } from '../db/extend.js';
 import type { ExtendOutcome } from '../db/extend.js';
@@ -25,6 +23,7 @@ import type { RequestRefundOutcome } from '../db/requestRefund.js';
 import { decidePayment } from '../db/decidePayment.js';
 import type { DecidePaymentOutcome, PaymentDecision } from '../db/decidePayment.js';
 import { attempt } from './attempt.js';
+import { changeTogether } from './changeTogether.js';
 import { claimTogether } from './claimTogether.js';
 import { sendRefund } from './sendRefund.js';
 import type { PaymentProviders, SentRefund } from './sendRefund.js';
@@ -55,14 +54,15 @@ export type Activities = HoldActivities & MoneyActivities;
  * waiting for it. A repeat that finds its change made tells it too: the first answer may have been lost.
  *
  * @param providers the payment providers that this worker can ask for refunds
- * @param claimConnections of the claims' pool
+ * @param connections of the claims' pool, and those of the changes' pool for what holds ask for
  */
 export function createActivities(
   db: Database,
   providers: PaymentProviders = () => undefined,
-  claimConnections = 4,
+  { claims = 4, changes = 4 }: { claims?: number; changes?: number } = {},
 ): Activities {
-  const claim = claimTogether(db, claimConnections);
+  const claim = claimTogether(db, claims);
+  const { confirm, expire, change } = changeTogether(db, changes);
   async function telling<T extends { outcome: string }>(work: Promise<T>, changed: Changed) {
     const answer = await work;
     if (changing.has(answer.outcome)) db.announce(changed);
@@ -76,15 +76,30 @@ export function createActivities(
         return telling(claim(request), skus ? { skus } : { holds: [request.holdId] });
       }),
     confirm: (holdId, payment) =>
-      attempt(() => telling(confirm(db, holdId, payment), { holds: [holdId] })),
-    expire: (holdId) => attempt(() => telling(expire(db, holdId), { holds: [holdId] })),
+      attempt(() => telling(confirm({ holdId, payment }), { holds: [holdId] })),
+    expire: (holdId) => attempt(() => telling(expire(holdId), { holds: [holdId] })),
     cancel: (holdId, reason, actor) =>
-      attempt(() => telling(cancel(db, holdId, reason, actor), { holds: [holdId] })),
+      attempt(() =>
+        telling(
+          change(() => cancel(db, holdId, reason, actor)),
+          { holds: [holdId] },
+        ),
+      ),
     extend: (holdId, seconds, requestId, actor) =>
-      attempt(() => telling(extend(db, holdId, seconds, requestId, actor), { holds: [holdId] })),
+      attempt(() =>
+        telling(
+          change(() => extend(db, holdId, seconds, requestId, actor)),
+          { holds: [holdId] },
+        ),
+      ),
     release: (holdId, request) =>
-      attempt(() => telling(release(db, holdId, request), { holds: [holdId] })),
-    recordPayment: (event) => attempt(() => recordPayment(db, event)),
+      attempt(() =>
+        telling(
+          change(() => release(db, holdId, request)),
+          { holds: [holdId] },
+        ),
+      ),
+    recordPayment: (event) => attempt(() => change(() => recordPayment(db, event))),
     requestRefund: (payment) => attempt(() => requestRefund(db, payment)),
     decidePayment: (payment, decision) =>
       attempt(() => telling(decidePayment(db, payment, decision), { payments: [payment] })),

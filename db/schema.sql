@@ -1249,6 +1249,48 @@ exception
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.confirm_batch(p_ids uuid[], p_providers text[], p_payment_ids text[], p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_free uuid[];
+  v_plain integer[];
+  v_ids uuid[];
+  v_ended uuid[];
+begin
+  perform require_read_committed();
+  v_free := lock_free_holds(p_ids);
+  -- Read in a new statement, now that the holds are locked: whoever pays, cancels or expires them waits.
+  select coalesce(array_agg(w.i order by w.i), '{}'), coalesce(array_agg(h.id order by w.i), '{}')
+  into v_plain, v_ids
+  from (select u.id, min(u.i)::integer as i from unnest(p_ids) with ordinality as u (id, i) group by u.id) w
+  join holds h on h.id = w.id
+  join payments p on p.provider = p_providers[w.i] and p.payment_id = p_payment_ids[w.i] and p.hold_id = h.id
+  where h.id = any (v_free) and h.status = 'HELD'
+    and p.status = 'succeeded' and p.in_time and p.settlement is null
+    and not does_not_fit(h.id, p.amount_minor, p.currency);
+  v_ended := end_together(v_ids, 'CONFIRMED', 'paid',
+    array(select 'payment ' || p_providers[w.i] || ' ' || p_payment_ids[w.i] from unnest(v_plain) with ordinality as w (i, n) order by w.n),
+    array(select p_providers[w.i] from unnest(v_plain) with ordinality as w (i, n) order by w.n),
+    array(select p_payment_ids[w.i] from unnest(v_plain) with ordinality as w (i, n) order by w.n),
+    tahan_clock(), v_budget_ends);
+  update payments p set settlement = 'APPLIED'
+  from unnest(v_plain) as w (i)
+  where p.provider = p_providers[w.i] and p.payment_id = p_payment_ids[w.i] and p_ids[w.i] = any (v_ended);
+  return (
+    select coalesce(jsonb_agg(case
+      when not u.i = any (v_plain) then jsonb_build_object('outcome', 'ALONE')
+      when u.id = any (v_ended) then jsonb_build_object('outcome', 'CONFIRMED', 'late', false)
+      else jsonb_build_object('outcome', 'BUSY')
+    end order by u.i), '[]')
+    from unnest(p_ids) with ordinality as u (id, i));
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.count_stock(p_sku text, p_bin text, p_counted integer, p_expected integer, p_reason text, p_actor text, p_request_id text, p_reference text, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE sql
@@ -1374,6 +1416,77 @@ AS $function$
   delete from tahan.carts c where c.buyer_id = p_buyer_id
 $function$;
 
+CREATE OR REPLACE FUNCTION tahan.end_together(p_ids uuid[], p_status text, p_reason text, p_actors text[], p_providers text[], p_payment_ids text[], p_now timestamp with time zone, p_budget_ends timestamp with time zone)
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_type constant text := case p_status when 'EXPIRED' then 'release_reservation' else 'confirm_sold' end;
+  v_back constant integer := case p_status when 'EXPIRED' then 1 else 0 end;
+  v_sold constant integer := 1 - v_back;
+  v_ids uuid[] := p_ids;
+  v_bins bigint[];
+  v_bin bigint;
+  v_now timestamptz;
+  v_ended bigint;
+begin
+  while v_ids <> '{}' loop
+    -- Locks and writes in one block: a lock of a savepoint that an outer one writes costs a multixact.
+    begin
+      select coalesce(array_agg(b.id order by b.sku, b.id), '{}') into v_bins
+      from tahan.bins b
+      where b.id in (select a.bin_id from tahan.allocations a where a.hold_id = any (v_ids));
+      foreach v_bin in array v_bins loop
+        perform tahan.lock_bins(array[v_bin], p_budget_ends, null);
+      end loop;
+      -- A clock that steps back must not undo what was decided under the holds' locks (F15).
+      v_now := greatest(p_now, tahan.tahan_clock());
+
+      with parts as (
+        select w.i, w.id as hold_id, p_actors[w.i] as actor, a.bin_id, a.quantity as units
+        from unnest(p_ids) with ordinality as w (id, i)
+        join tahan.allocations a on a.hold_id = w.id
+        where w.id = any (v_ids)
+      ), steps as (
+        select p.*, row_number() over v as step, (sum(p.units) over v)::integer as gone
+        from parts p window v as (partition by p.bin_id order by p.i)
+      ), moved as (
+        insert into tahan.movements (
+          bin_id, bin_version, sku, hold_id, type, quantity, from_available, from_held, from_sold,
+          to_available, to_held, to_sold, reason, actor, created_at)
+        select b.id, b.version + s.step, b.sku, s.hold_id, v_type, s.units,
+          b.available + v_back * (s.gone - s.units), b.held - s.gone + s.units, b.sold + v_sold * (s.gone - s.units),
+          b.available + v_back * s.gone, b.held - s.gone, b.sold + v_sold * s.gone, p_reason, s.actor, v_now
+        from steps s join tahan.bins b on b.id = s.bin_id
+      )
+      update tahan.bins b
+      set available = b.available + v_back * s.units, held = b.held - s.units, sold = b.sold + v_sold * s.units,
+        version = b.version + s.steps, updated_at = v_now
+      from (select p.bin_id, sum(p.units)::integer as units, count(*) as steps from parts p group by p.bin_id) s
+      where b.id = s.bin_id;
+
+      update tahan.hold_lines l set open_until = null where l.hold_id = any (v_ids);
+      update tahan.holds h
+      set status = p_status, reason = p_reason, closed_at = v_now, payment_provider = w.provider, payment_id = w.payment_id
+      from unnest(v_ids) as v (id) join unnest(p_ids, p_providers, p_payment_ids) as w (id, provider, payment_id) using (id)
+      where h.id = v.id and h.status = 'HELD';
+      get diagnostics v_ended = row_count;
+      if v_ended <> cardinality(v_ids) then
+        raise exception '% of % holds were HELD', v_ended, cardinality(v_ids) using errcode = 'TH903';
+      end if;
+      return v_ids;
+    exception
+      when lock_not_available then null;
+    end;
+    v_ids := array(
+      select w.id from unnest(v_ids) with ordinality as w (id, i)
+      where not exists (select from tahan.allocations a where a.hold_id = w.id and a.bin_id = v_bin)
+      order by w.i);
+  end loop;
+  return v_ids;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION tahan.expire(p_hold_id uuid, p_budget_ms integer DEFAULT 15000)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1410,6 +1523,47 @@ begin
   return jsonb_build_object('outcome', 'EXPIRED');
 exception
   when lock_not_available then perform raise_busy(v_waiting_for);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.expire_batch(p_ids uuid[], p_budget_ms integer DEFAULT 15000)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'tahan', 'pg_temp'
+AS $function$
+declare
+  v_budget_ends timestamptz := clock_timestamp() + p_budget_ms * interval '1 millisecond';
+  v_free uuid[];
+  v_due uuid[];
+  v_ended uuid[];
+  v_now timestamptz;
+begin
+  perform require_read_committed();
+  v_free := lock_free_holds(p_ids);
+  v_now := tahan_clock();
+  select coalesce(array_agg(h.id order by w.i), '{}') into v_due
+  from (select u.id, min(u.i) as i from unnest(p_ids) with ordinality as u (id, i) group by u.id) w
+  join holds h on h.id = w.id
+  where h.id = any (v_free) and h.status = 'HELD' and h.expires_at <= v_now and pending_payment(h.id) is null;
+  v_ended := end_together(v_due, 'EXPIRED', 'payment window over', array_fill('timer'::text, array[cardinality(v_due)]),
+    '{}', '{}', v_now, v_budget_ends);
+  -- How long to wait is counted from here: the others may have waited for their bins.
+  v_now := greatest(v_now, tahan_clock());
+  return (
+    select coalesce(jsonb_agg(case
+      when w.nth > 1 or h.id is null then jsonb_build_object('outcome', 'ALONE')
+      when h.id = any (v_ended) then jsonb_build_object('outcome', 'EXPIRED')
+      when h.id = any (v_due) then jsonb_build_object('outcome', 'BUSY')
+      when h.status <> 'HELD' then jsonb_build_object('outcome', 'ALREADY', 'status', h.status)
+      when pending_payment(h.id) is not null then jsonb_build_object('outcome', 'ALONE')
+      else jsonb_build_object('outcome', 'NOT_DUE', 'remainingMs', ms_until(h.expires_at, v_now))
+    end order by w.i), '[]')
+    from (
+      select u.id, u.i, row_number() over (partition by u.id order by u.i) as nth
+      from unnest(p_ids) with ordinality as u (id, i)
+    ) w
+    left join holds h on h.id = w.id and h.id = any (v_free));
 end
 $function$;
 
@@ -1780,6 +1934,18 @@ AS $function$
 begin
   perform tahan.wait_within(p_budget_ends, p_deadline);
   perform pg_advisory_xact_lock(tahan.buyer_lock(p_buyer_id));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION tahan.lock_free_holds(p_ids uuid[])
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+AS $function$
+begin
+  return coalesce((
+    select array_agg(f.id) from (
+      select h.id from tahan.holds h where h.id = any (p_ids) order by h.id for no key update skip locked
+    ) f), '{}');
 end
 $function$;
 
@@ -3363,11 +3529,15 @@ grant execute on function tahan.clear_cart(text,integer) to tahan_app;
 
 grant execute on function tahan.confirm(uuid,text,text,integer) to tahan_app;
 
+grant execute on function tahan.confirm_batch(uuid[],text[],text[],integer) to tahan_app;
+
 grant execute on function tahan.count_stock(text,text,integer,integer,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.decide_payment(text,text,text,text,text,text,integer) to tahan_app;
 
 grant execute on function tahan.expire(uuid,integer) to tahan_app;
+
+grant execute on function tahan.expire_batch(uuid[],integer) to tahan_app;
 
 grant execute on function tahan.extend(uuid,integer,text,text,integer) to tahan_app;
 

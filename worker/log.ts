@@ -14,11 +14,15 @@ export function openLog(level: string): Log {
   });
 }
 
+/** A warning of the SDK that is as it should be: one of our workers has activities only (worker.ts). */
+const meant = 'No workflows registered, not polling for workflow tasks';
+
 /** The same log for the SDK, for workflow code and for activities. */
 export function temporalLogger(log: Log): Logger {
   const write = (level: LogLevel, message: string, meta: LogMetadata = {}) => {
     const { error, ...rest } = meta;
-    const name = level.toLowerCase() as 'trace' | 'debug' | 'info' | 'warn' | 'error';
+    const name = (message === meant ? 'debug' : level.toLowerCase()) as
+      'trace' | 'debug' | 'info' | 'warn' | 'error';
     log[name](error === undefined ? rest : { ...rest, err: error }, message);
   };
   return {

@@ -89,9 +89,11 @@ async function work(): Promise<void> {
           connection,
           namespace,
           prefix: settings.taskQueuePrefix,
-          activities: createActivities(db, providers, settings.claimConnections),
+          activities: createActivities(db, providers, {
+            claims: settings.claimConnections,
+            changes: settings.changeConnections,
+          }),
           workflowBundle,
-          changes: settings.changeConnections,
           effects,
           cachedHolds: settings.cachedHolds,
         }),

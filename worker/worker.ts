@@ -13,8 +13,10 @@ export interface WorkersOptions {
   workflowBundle: WorkflowBundleOption;
   /** Claims at once. They may be many: those that meet share a statement (activities/claimTogether.ts). */
   claims?: number;
-  /** Other changes at once: as many as their pool has connections, so that none waits for one. */
+  /** Other changes at once. More than their pool has connections: so do confirmations (activities/changeTogether.ts). */
   changes?: number;
+  /** Expiries at once: two full batches. */
+  expiries?: number;
   /** More than connections: most of the time they wait for a provider. */
   effects?: number;
   cachedHolds?: number;
@@ -31,27 +33,30 @@ export interface Workers {
 const shutdownGraceTime = '12 s';
 
 /**
- * The workers of both task queues, in one process. The holds' own activities never wait behind a
- * settlement.
+ * The workers of all task queues, in one process. The holds' own activities never wait behind a
+ * settlement or an expiry.
  */
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
   const { connection, namespace, activities, workflowBundle } = options;
-  const { claims = 64, changes = 4, effects = 10, cachedHolds = 1000 } = options;
+  const { claims = 64, changes = 64, expiries = 100, effects = 10, cachedHolds = 1000 } = options;
   const queues = taskQueues(options.prefix);
   const common = {
     connection,
     namespace,
     activities,
-    workflowBundle,
     shutdownGraceTime,
-    // With the default a killed worker costs each of its open holds 10.3 s, with this 2.4 s.
-    stickyQueueScheduleToStartTimeout: '2 s',
     // Else a beat is held back for 3.2 s, which leaves 0.8 s of the timeout's 4.
     maxHeartbeatThrottleInterval: '1 s',
+  } as const;
+  const workflows = {
+    workflowBundle,
+    // With the default a killed worker costs each of its open holds 10.3 s, with this 2.4 s.
+    stickyQueueScheduleToStartTimeout: '2 s',
   } as const;
   const workers = await Promise.all([
     Worker.create({
       ...common,
+      ...workflows,
       taskQueue: queues.holds,
       maxCachedWorkflows: cachedHolds,
       // A local claim occupies its hold's task. With slots to spare, payments and timers of other
@@ -62,6 +67,13 @@ export async function createWorkers(options: WorkersOptions): Promise<Workers> {
     }),
     Worker.create({
       ...common,
+      taskQueue: queues.expiries,
+      activities: { expire: (holdId: string) => activities.expire(holdId) },
+      maxConcurrentActivityTaskExecutions: expiries,
+    }),
+    Worker.create({
+      ...common,
+      ...workflows,
       taskQueue: queues.effects,
       maxCachedWorkflows: 50,
       maxConcurrentWorkflowTaskExecutions: 10,
@@ -76,7 +88,7 @@ export async function createWorkers(options: WorkersOptions): Promise<Workers> {
     stop,
     run() {
       running ??= Promise.all(
-        // One of the two alone would look alive and do half of the work.
+        // One of them alone would look alive and do a part of the work.
         workers.map((worker) => worker.run().finally(stop)),
       ).then(() => undefined);
       return running;

@@ -14,7 +14,7 @@ import { refundWorkflowId, settleWorkflowId } from './ids.js';
 import { sendAgain } from './messages.js';
 import type { refund } from './refund.js';
 import type { settlePayment } from './settlePayment.js';
-import { effectsQueueBeside } from './taskQueues.js';
+import { queuesBeside } from './taskQueues.js';
 
 /**
  * A second run is allowed: Postgres says what is left to do, and a refund whose workflow was
@@ -23,7 +23,7 @@ import { effectsQueueBeside } from './taskQueues.js';
 function leftBehind(workflowId: string, staticSummary: string) {
   return {
     workflowId,
-    taskQueue: effectsQueueBeside(workflowInfo().taskQueue),
+    taskQueue: queuesBeside(workflowInfo().taskQueue).effects,
     staticSummary,
     parentClosePolicy: ParentClosePolicy.ABANDON,
     workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,

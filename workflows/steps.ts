@@ -2,9 +2,11 @@
  * The activities as workflows see them: how long a try may take, how it is repeated, and the words
  * that an operator reads. These may change freely: a replay does not compare them.
  */
-import { proxyActivities, proxyLocalActivities } from '@temporalio/workflow';
+import { proxyActivities, proxyLocalActivities, workflowInfo } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
+import type { ExpireOutcome } from '../db/expire.js';
 import type { Claimed, HoldRequest } from './messages.js';
+import { queuesBeside } from './taskQueues.js';
 
 /**
  * Above what `db/` allows one call (statement timeout + 2 s). The retries have no end, so that they
@@ -35,10 +37,14 @@ export const { confirm } = proxyActivities<Pick<Activities, 'confirm'>>({
   ...change,
   summary: 'confirm payment',
 });
-export const { expire } = proxyActivities<Pick<Activities, 'expire'>>({
-  ...change,
-  summary: 'expire: give the units back',
-});
+/** On a queue of its own: holds that end in the same second may be thousands, and nobody waits for it (F35). */
+export function expire(holdId: string): Promise<ExpireOutcome> {
+  const taskQueue = queuesBeside(workflowInfo().taskQueue).expiries;
+  const summary = 'expire: give the units back';
+  return proxyActivities<Pick<Activities, 'expire'>>({ ...change, taskQueue, summary }).expire(
+    holdId,
+  );
+}
 export const { cancel } = proxyActivities<Pick<Activities, 'cancel'>>({
   ...change,
   summary: 'cancel: give the units back',

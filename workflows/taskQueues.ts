@@ -2,21 +2,30 @@
 export interface TaskQueues {
   /** Holds, with their claims and changes. */
   holds: string;
+  /** Expiries, and nothing else: thousands at once keep no confirmation waiting (F35). */
+  expiries: string;
   /** Payments to settle and refunds: kept apart, so that a slow provider can't delay an expiry. */
   effects: string;
 }
 
-const holds = 'tahan-holds';
-const effects = 'tahan-effects';
+const names: TaskQueues = {
+  holds: 'tahan-holds',
+  expiries: 'tahan-expiries',
+  effects: 'tahan-effects',
+};
 
 export function taskQueues(prefix: string): TaskQueues {
-  return { holds: `${prefix}${holds}`, effects: `${prefix}${effects}` };
+  return {
+    holds: `${prefix}${names.holds}`,
+    expiries: `${prefix}${names.expiries}`,
+    effects: `${prefix}${names.effects}`,
+  };
 }
 
-/** The effects queue of the installation that a workflow runs in, told from its own queue. */
-export function effectsQueueBeside(taskQueue: string): string {
-  const own = [holds, effects].find((name) => taskQueue.endsWith(name)) ?? '';
-  return taskQueues(taskQueue.slice(0, taskQueue.length - own.length)).effects;
+/** The queues of the installation that a workflow runs in, told from its own queue. */
+export function queuesBeside(taskQueue: string): TaskQueues {
+  const own = [names.holds, names.effects].find((name) => taskQueue.endsWith(name)) ?? '';
+  return taskQueues(taskQueue.slice(0, taskQueue.length - own.length));
 }
 
 /** TAHAN_TASK_QUEUE_PREFIX; empty by default. API and worker must agree on it. */

@@ -5,7 +5,8 @@ revoke all on all tables in schema tahan from tahan_app;
 grant usage on schema tahan to tahan_app;
 grant select on all tables in schema tahan to tahan_app;
 grant execute on function
-  tahan.claim, tahan.claim_batch, tahan.confirm, tahan.expire, tahan.cancel, tahan.extend, tahan.release,
+  tahan.claim, tahan.claim_batch, tahan.confirm, tahan.confirm_batch, tahan.expire, tahan.expire_batch,
+  tahan.cancel, tahan.extend, tahan.release,
   tahan.record_payment, tahan.return_sale,
   tahan.request_refund, tahan.begin_refund, tahan.finish_refund, tahan.decide_payment, tahan.store_event,
   tahan.adjust, tahan.restock, tahan.count_stock, tahan.move_stock, tahan.import_stock,

@@ -84,7 +84,9 @@ describeEachPostgres('the role of the app (S20)', (version) => {
       'claim',
       'claim_batch',
       'confirm',
+      'confirm_batch',
       'expire',
+      'expire_batch',
       'extend',
     ];
     changes.push(

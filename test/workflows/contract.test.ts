@@ -59,7 +59,11 @@ test('ids, queues and names that the outside relies on never change by accident'
   expect(contract.refundWorkflowId({ provider: 'fake', paymentId: 'p' }, 'settlement')).toBe(
     'refund:fake:p:settlement',
   );
-  expect(contract.taskQueues('x-')).toEqual({ holds: 'x-tahan-holds', effects: 'x-tahan-effects' });
+  expect(contract.taskQueues('x-')).toEqual({
+    holds: 'x-tahan-holds',
+    expiries: 'x-tahan-expiries',
+    effects: 'x-tahan-effects',
+  });
   expect(contract.taskQueuePrefix({})).toBe('');
   expect(contract.taskQueuePrefix({ TAHAN_TASK_QUEUE_PREFIX: 'x-' })).toBe('x-');
 });

@@ -38,6 +38,16 @@ const holdBeforeBuyer: WrongForm = {
     ],
   },
 };
+const batchBackwards: WrongForm = {
+  name: 'a batch locks the bins backwards',
+  changes: {
+    'end_together.sql': [['order by b.sku, b.id)', 'order by b.sku desc, b.id desc)']],
+  },
+};
+const batchWaits: WrongForm = {
+  name: 'a batch waits for the holds of others',
+  changes: { 'end_together.sql': [['no key update skip locked', 'no key update']] },
+};
 
 describeEachPostgres('the order of locks: key, buyer, holds, bins', (version) => {
   const decided = bothForms(version);
@@ -73,6 +83,41 @@ describeEachPostgres('the order of locks: key, buyer, holds, bins', (version) =>
       ]);
     },
     { right: ['HELD', 'CANCELLED'], wrong: [[releaseBackwards, 'deadlock']] },
+  );
+
+  decided<string | string[]>(
+    'R23, F13: a reservation and a batch of expiries over the same two products wait for one another, in one order of the bins',
+    async (shop) => {
+      const [a, b] = [await shop.product([2]), await shop.product([2])].sort() as [string, string];
+      const hold = await shop.hold({ [a]: 1, [b]: 1 });
+      await shop.shiftClock(11 * 60_000);
+      const request = await shop.request({ [b]: 1, [a]: 1 });
+      return inLine(shop, await otherOnBins(shop, a), [
+        claimCall(request),
+        [`select tahan.expire_batch(array[$1]::uuid[]) -> 0 as answer`, [hold]],
+      ]);
+    },
+    { right: ['HELD', 'EXPIRED'], wrong: [[batchBackwards, 'deadlock']] },
+  );
+
+  decided<string[]>(
+    'F35: a hold that somebody has locked keeps no other hold of its batch waiting',
+    async (shop) => {
+      const sku = await shop.product([2]);
+      const [locked, free] = [await shop.hold({ [sku]: 1 }), await shop.hold({ [sku]: 1 })];
+      await shop.shiftClock(11 * 60_000);
+      const rival = await other(shop, 'select from tahan.holds where id = $1 for no key update', [
+        locked,
+      ]);
+      const batch = shop.query<{ answer: { outcome: string }[] }>(
+        'select tahan.expire_batch($1) as answer',
+        [[locked, free]],
+      );
+      await whenWaiting(shop, 'tahan.expire_batch', 1, batch);
+      await rival.rollback();
+      return (await batch)[0]!.answer.map(({ outcome }) => outcome);
+    },
+    { right: ['ALONE', 'EXPIRED'], wrong: [[batchWaits, ['EXPIRED', 'EXPIRED']]] },
   );
 
   decided<string | string[]>(
