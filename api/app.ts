@@ -1,9 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import express from 'express';
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import helmet from 'helmet';
 import type { Logger } from 'pino';
-import { pinoHttp } from 'pino-http';
 import type { Database } from '../db/database.js';
 import { readSalt } from '../db/installation.js';
 import { send, sendSettle } from '../workflows/contract.js';
@@ -27,6 +24,7 @@ import { paymentRoutes } from './payments.js';
 import { productRoutes } from './products.js';
 import { createRates } from './rates.js';
 import type { Rates } from './rates.js';
+import { logRequests, securityHeaders, writeText } from './middleware.js';
 import { Readings } from './readings.js';
 import { returnRoutes } from './returns.js';
 import type { Call, Reply, Route } from './route.js';
@@ -106,8 +104,8 @@ export function createApi(parts: ApiParts): express.Express {
   app.set('query parser', 'simple');
   app.set('case sensitive routing', true);
   app.set('strict routing', true);
-  app.use(log(parts.logger));
-  app.use(helmet());
+  app.use(logRequests(parts.logger));
+  app.use(securityHeaders());
   for (const route of routes) app[route.method](route.path, ...serve(route, api));
   app.use((req: Request) => {
     throw new Problem('ROUTE_NOT_FOUND', `There is no ${req.method} ${req.path.slice(0, 200)}.`);
@@ -147,7 +145,7 @@ function serve(route: Route, api: Api): RequestHandler[] {
     // A body that came slowly is the caller's time, not ours; the look-up of the key was ours (with
     // connections killed under it, an answer took 6.3 s).
     call.clock = new Clock(res.locals['spentMs'] as number);
-    call.requestId = req.id as string;
+    call.requestId = res.locals['requestId'] as string;
     call.params = params(req);
     call.query = check(route.query, query(req), 'query');
     call.rawHeaders = req.rawHeaders;
@@ -208,6 +206,7 @@ function query(req: Request): unknown {
 /** JSON unless the caller prefers another type that the route can answer with. */
 function acceptedType(req: Request, { answers }: Route): Call['accepts'] {
   const others = Object.values(answers).flatMap(({ alsoAs = [] }) => alsoAs);
+  if (others.length === 0) return 'application/json';
   const best = req.accepts(['application/json', ...others]);
   return best === false ? 'application/json' : (best as Call['accepts']);
 }
@@ -216,10 +215,12 @@ async function write(
   res: Response,
   { status, body, headers = {}, type, stream }: Reply,
 ): Promise<void> {
-  res.status(status).set('cache-control', 'no-store').set(headers);
-  if (stream !== undefined) return writeStream(res, stream);
-  if (type === undefined) res.json(body);
-  else res.type(type).send(body);
+  if (stream !== undefined) {
+    res.status(status).set('cache-control', 'no-store').set(headers);
+    return writeStream(res, stream);
+  }
+  const text = type === undefined ? JSON.stringify(body) : (body as string);
+  writeText(res, status, type ?? 'application/json', headers, text);
 }
 
 /** Once its head is out, a stream that fails can only be cut: its reader connects again. */
@@ -250,46 +251,24 @@ async function writeStream(res: Response, stream: NonNullable<Reply['stream']>):
 
 /** The one place that writes problems: no stack and no SQL leaves it (S22). */
 function answerProblem(logger: Logger) {
-  return (error: unknown, req: Request, res: Response, _next: NextFunction): void => {
+  return (error: unknown, _req: Request, res: Response, _next: NextFunction): void => {
     if (res.headersSent) {
       res.destroy();
       return;
     }
     const known = asProblem(error);
-    if (known === undefined) logger.error({ err: error, requestId: req.id }, 'defect');
+    const requestId = res.locals['requestId'] as string;
+    if (known === undefined) logger.error({ err: error, requestId }, 'defect');
     const problem = known ?? new Problem('INTERNAL_ERROR', 'Something went wrong in this service.');
     const { status } = errors[problem.code];
-    res
-      .status(status)
-      .set('cache-control', 'no-store')
-      .set(problem.headers)
-      .set(saysWhen(problem.code) ? { 'retry-after': String(problem.retryAfterSeconds) } : {})
-      .set(status === 401 ? { 'www-authenticate': 'Bearer' } : {})
-      .type('application/problem+json')
-      .send(JSON.stringify({ ...problem.toJSON(), request_id: req.id }));
+    const headers = {
+      ...problem.headers,
+      ...(saysWhen(problem.code) && { 'retry-after': String(problem.retryAfterSeconds) }),
+      ...(status === 401 && { 'www-authenticate': 'Bearer' }),
+    };
+    const text = JSON.stringify({ ...problem.toJSON(), request_id: requestId });
+    writeText(res, status, 'application/problem+json', headers, text);
   };
-}
-
-/** One line per request: no headers, no query and no body, since they hold keys and buyers (S21). */
-function log(logger: Logger): RequestHandler {
-  return pinoHttp({
-    logger,
-    quietReqLogger: true,
-    genReqId: (_req, res) => {
-      const id = randomUUID();
-      res.setHeader('x-request-id', id);
-      return id;
-    },
-    serializers: {
-      req: (req: { method: string; url: string }) => ({
-        method: req.method,
-        path: req.url.split('?', 1)[0],
-      }),
-      res: (res: { statusCode: number }) => ({ status: res.statusCode }),
-      err: () => undefined,
-    },
-    customLogLevel: (_req, res) => (res.statusCode >= 500 ? 'warn' : 'info'),
-  });
 }
 
 /** Read when first needed, so that the API starts while Postgres is away. */

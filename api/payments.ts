@@ -142,7 +142,10 @@ async function passOn(
   if (pending) {
     const row = await readOpenHold(db, holdId, clock.left());
     if (row === null) throw noHold();
-    const payment = { provider, paymentId, amountMinor, currency, eventId: eventId!, status };
+    const payment = {
+      ...{ provider, paymentId, amountMinor, currency, eventId: eventId!, status },
+      recorded: true,
+    };
     const request = adoptionRequest(row, { indexed: holds.indexed });
     sent = await send(
       holds,

@@ -94,32 +94,42 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
     }
   }
 
-  async function pay(payment: Payment): Promise<void> {
+  async function pay({ recorded: known, ...payment }: Payment): Promise<void> {
+    // Whoever says so wrongly is found out: it is MISSING then.
+    if (known && (await settle(payment))) return;
     const event = { ...payment, holdId, orderNumber: null, payload: payment };
     const recorded = await steps.recordPayment(event);
     if (recorded.outcome === 'UNMATCHED' || recorded.outcome === 'OTHER_HOLD')
       board.note(`payment ${nameOf(payment)}: ${recorded.outcome}`);
     else if (recorded.status !== 'succeeded')
       board.note(`payment ${nameOf(payment)}: ${recorded.status}`);
-    else await settle(payment);
+    else if (!(await settle(payment))) board.note(`payment ${nameOf(payment)}: MISSING`);
   }
 
-  /** Asked also when the hold is closed: confirm writes what is to become of the money. */
-  async function settle({ provider, paymentId }: PaymentRef): Promise<void> {
+  /**
+   * Asked also when the hold is closed: confirm writes what is to become of the money. False when no such payment is
+   * recorded.
+   */
+  async function settle({ provider, paymentId }: PaymentRef): Promise<boolean> {
     const payment = { provider, paymentId };
     for (;;) {
       const confirmed = await steps.confirm(holdId, payment);
-      if (confirmed.outcome === 'CONFIRMED' || confirmed.outcome === 'ALREADY_CONFIRMED')
-        return board.become('CONFIRMED');
+      if (confirmed.outcome === 'MISSING') return false;
+      if (confirmed.outcome === 'CONFIRMED' || confirmed.outcome === 'ALREADY_CONFIRMED') {
+        board.become('CONFIRMED');
+        return true;
+      }
       if (confirmed.outcome !== 'PAYMENT_PENDING') {
         const rest = confirmed.outcome === 'TOO_LATE' ? `, ${confirmed.settlement}` : '';
         board.note(`payment ${nameOf(payment)}: ${confirmed.outcome}${rest}`);
         // Money that confirms nothing goes its own way, at its own pace: back, or to an operator.
-        if (confirmed.outcome !== 'MISSING') await startSettlement(holdId, payment);
-        return;
+        await startSettlement(holdId, payment);
+        return true;
       }
-      if (!(await clearTheWay(confirmed.payment)))
-        return board.note(`payment ${nameOf(payment)} waits for ${nameOf(confirmed.payment)}`);
+      if (!(await clearTheWay(confirmed.payment))) {
+        board.note(`payment ${nameOf(payment)} waits for ${nameOf(confirmed.payment)}`);
+        return true;
+      }
     }
   }
 

@@ -11,6 +11,7 @@ export interface Payment extends PaymentRef {
   amountMinor: number;
   currency: string;
   eventId: string | null;
+  recorded: boolean;
 }
 
 /** A question whose asker waits until `answer` is written into it. */
@@ -26,7 +27,7 @@ export type Incoming =
   | Question<'extend', ExtendRequest, ExtendOutcome>
   | Question<'release', ReleaseRequest, ReleaseOutcome>;
 
-/** Beyond it a sender is broken or hostile; each payment costs the hold two activities. */
+/** Beyond it a sender is broken or hostile; each payment costs the hold up to three activities. */
 const maxPayments = 100;
 
 /**
@@ -126,7 +127,7 @@ export function nameOf({ provider, paymentId }: PaymentRef): string {
  * retried for ever, and meanwhile the hold would not expire.
  */
 function readPayment(signal: unknown): Payment | undefined {
-  const { provider, paymentId, status, amountMinor, currency, eventId } =
+  const { provider, paymentId, status, amountMinor, currency, eventId, recorded } =
     fieldsOf<PaymentSignal>(signal);
   const statusGiven = status ?? 'succeeded';
   return isText(provider, 100) &&
@@ -144,6 +145,7 @@ function readPayment(signal: unknown): Payment | undefined {
         amountMinor: amountMinor!,
         currency,
         eventId: eventId ?? null,
+        recorded: recorded === true && statusGiven === 'succeeded',
       }
     : undefined;
 }

@@ -27,6 +27,8 @@ export interface PaymentSignal extends PaymentRef {
   amountMinor: number;
   currency: string;
   eventId?: string;
+  /** Set by the API, which has stored the payment before it signals: it then only needs its confirmation. */
+  recorded?: boolean;
 }
 
 export interface CancelRequest {

@@ -3,13 +3,10 @@
  * claim of our worker, batches included, in one process. No workflow, so no expiry, no payment and no
  * gate; otherwise what a shop would write without Temporal.
  */
-import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import express from 'express';
 import type { NextFunction, Request, Response } from 'express';
-import helmet from 'helmet';
 import { pino } from 'pino';
-import { pinoHttp } from 'pino-http';
 import { claimTogether } from '../../activities/claimTogether.js';
 import { Keys } from '../../api/auth.js';
 import { canonical } from '../../api/canonical.js';
@@ -17,6 +14,7 @@ import { Clock } from '../../api/clock.js';
 import { Problem, saysWhen } from '../../api/errors.js';
 import { asProblem, check, parseJson } from '../../api/faults.js';
 import { idempotencyKey, theOne } from '../../api/headers.js';
+import { logRequests, securityHeaders, writeText } from '../../api/middleware.js';
 import { holdTooLong, keyReused, noProduct, refusalProblem } from '../../api/refusals.js';
 import { checkoutBody } from '../../api/schemas.js';
 import { showHold } from '../../api/show.js';
@@ -34,23 +32,8 @@ const app = express();
 app.disable('x-powered-by');
 app.disable('etag');
 app.set('query parser', 'simple');
-app.use(
-  pinoHttp({
-    logger,
-    quietReqLogger: true,
-    genReqId: (_req, res) => {
-      const id = randomUUID();
-      res.setHeader('x-request-id', id);
-      return id;
-    },
-    serializers: {
-      req: (req: { method: string; url: string }) => ({ method: req.method, path: req.url }),
-      res: (res: { statusCode: number }) => ({ status: res.statusCode }),
-      err: () => undefined,
-    },
-  }),
-);
-app.use(helmet());
+app.use(logRequests(logger));
+app.use(securityHeaders());
 app.post(
   '/v1/holds',
   async (req, _res, next) => {
@@ -67,10 +50,9 @@ app.post(
       case 'HELD':
       case 'ALREADY': {
         const hold = await readHold(db, wanted.holdId);
-        res
-          .status(outcome.outcome === 'HELD' ? 201 : 200)
-          .set({ 'cache-control': 'no-store', location: `/v1/holds/${wanted.holdId}` })
-          .json(showHold(hold!));
+        const status = outcome.outcome === 'HELD' ? 201 : 200;
+        const headers = { location: `/v1/holds/${wanted.holdId}` };
+        writeText(res, status, 'application/json', headers, JSON.stringify(showHold(hold!)));
         return;
       }
       case 'KEY_REUSED':
@@ -91,14 +73,14 @@ app.post(
     }
   },
 );
-app.use((error: unknown, req: Request, res: Response, _next: NextFunction) => {
+app.use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
   const problem = asProblem(error) ?? new Problem('INTERNAL_ERROR', String(error));
-  res
-    .status(problem.status)
-    .set('cache-control', 'no-store')
-    .set(saysWhen(problem.code) ? { 'retry-after': String(problem.retryAfterSeconds) } : {})
-    .type('application/problem+json')
-    .send(JSON.stringify({ ...problem.toJSON(), request_id: req.id }));
+  const requestId = res.locals['requestId'] as string;
+  const text = JSON.stringify({ ...problem.toJSON(), request_id: requestId });
+  const headers: Record<string, string> = saysWhen(problem.code)
+    ? { 'retry-after': String(problem.retryAfterSeconds) }
+    : {};
+  writeText(res, problem.status, 'application/problem+json', headers, text);
 });
 
 const server = createServer(app);

@@ -185,7 +185,6 @@ describe('the layers of the project, read from every import', () => {
       'express-rate-limit',
       'zod',
       'pino',
-      'pino-http',
       'helmet',
       'csv-parse/sync',
       'csv-stringify/sync',

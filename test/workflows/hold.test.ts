@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { endOf, engine, handleOf, stateOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { FakeDatabase, request } from './fakeDatabase.js';
-import { cancel, claimAgain, extend, hold, pay } from './talk.js';
+import { cancel, claimAgain, extend, hold, pay, payment } from './talk.js';
 
 const database = new FakeDatabase();
 let shop: Engine;
@@ -22,6 +22,27 @@ describe('R51 a hold is one workflow: claim, then payment or timer, then one end
     expect(await pay(shop, wanted)).toEqual({ outcome: 'SENT' });
     expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
     expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'recordPayment', 'confirm']);
+  });
+
+  test('R05 a payment that the API has recorded only needs its confirmation; one of which that is not true is recorded first', async () => {
+    const wanted = await hold(shop);
+    // As the API stores it before it signals.
+    const of = { holdId: wanted.holdId, orderNumber: null, eventId: null, payload: {} };
+    const event = { ...payment(), ...of, status: 'succeeded' } as const;
+    await database.activities().recordPayment(event);
+    await pay(shop, wanted, { recorded: true });
+    expect(await endOf(shop, wanted.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
+    expect(database.namesOf(wanted.holdId)).toEqual(['claim', 'recordPayment', 'confirm']);
+
+    const other = await hold(shop);
+    await pay(shop, other, { recorded: true });
+    expect(await endOf(shop, other.holdId)).toMatchObject({ outcome: 'CONFIRMED' });
+    expect(database.namesOf(other.holdId)).toEqual([
+      'claim',
+      'confirm',
+      'recordPayment',
+      'confirm',
+    ]);
   });
 
   test('R51 R06 nobody pays: the durable timer asks expire once, at the end of the window', async () => {
