@@ -19,11 +19,11 @@ const environment = z.object({
   TAHAN_TASK_QUEUE_PREFIX: z.string().default(''),
   /** A bundle made before; without it the workflows are bundled at the start (8 s). */
   TAHAN_WORKFLOW_BUNDLE: text.optional(),
-  /** Claims at once: one hot bin serves 1,892 a second at 4 connections and 583 at 64. */
+  /** Claims at once: one hot bin serves 780 to 1,010 a second at 4 connections, 600 to 700 at 16. */
   TAHAN_CLAIM_CONNECTIONS: count(4, 100),
   /** Confirmations, expiries, cancels and extensions at once. */
   TAHAN_CHANGE_CONNECTIONS: count(4, 100),
-  /** Open holds kept in memory, about 1 MB each; others are read again when something happens. */
+  /** Open holds kept in memory, about 0.25 MB each; others are read again when something happens. */
   TAHAN_CACHED_HOLDS: count(1000, 100_000),
   /** The provider that is asked for refunds (docs/payment-provider.md), and the secret shared with it. */
   TAHAN_REFUND_URL: text.optional(),
