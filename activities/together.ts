@@ -47,6 +47,9 @@ export class Places {
   }
 }
 
+/** With a wait of 50 ms each: then its own workflow tries again, and an operator sees why. */
+const triesWhileBusy = 6;
+
 export interface LaneOptions<Request, Outcome> {
   rank?: number;
   /** Of its statements at once. */
@@ -54,7 +57,7 @@ export interface LaneOptions<Request, Outcome> {
   alone: (request: Request) => Promise<Outcome>;
   /**
    * Up to 50 in one statement, answered in the same order. ALONE: left to `alone`. BUSY: somebody keeps
-   * its stock; it is tried again by its own workflow. Without it everyone goes alone.
+   * its stock; it waits for a later batch. Without it everyone goes alone.
    */
   batch?: (
     requests: Request[],
@@ -65,6 +68,8 @@ interface Waiting<Request, Outcome> {
   request: Request;
   resolve: (outcome: Outcome) => void;
   reject: (error: unknown) => void;
+  /** How often its stock was kept by somebody. */
+  busy: number;
 }
 
 /**
@@ -98,7 +103,7 @@ export class Lane<Request, Outcome extends { outcome: string }> implements Queue
 
   ask(request: Request): Promise<Outcome> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ request, resolve, reject });
+      this.#waiting.push({ request, resolve, reject, busy: 0 });
       this.#places.serve(this);
     });
   }
@@ -123,10 +128,7 @@ export class Lane<Request, Outcome extends { outcome: string }> implements Queue
       for (const [index, outcome] of outcomes.entries()) {
         const one = taken[index]!;
         if (outcome.outcome === 'ALONE') left.push(one);
-        else if (outcome.outcome === 'BUSY')
-          one.reject(
-            new DatabaseFault('STOCK_LOCK_TIMEOUT', 'the stock is locked by someone else'),
-          );
+        else if (outcome.outcome === 'BUSY') this.#again(one);
         else one.resolve(outcome as Outcome);
       }
       await this.#eachAlone(left);
@@ -136,6 +138,12 @@ export class Lane<Request, Outcome extends { outcome: string }> implements Queue
       if (error instanceof DatabaseFault) for (const one of taken) one.reject(error);
       else await this.#eachAlone(taken);
     }
+  }
+
+  #again(one: Waiting<Request, Outcome>): void {
+    one.busy += 1;
+    if (one.busy < triesWhileBusy) this.#waiting.push(one);
+    else one.reject(new DatabaseFault('STOCK_LOCK_TIMEOUT', 'the stock is locked by someone else'));
   }
 
   /** One after the other: the batch has one connection, and 50 more would be waited for in vain. */

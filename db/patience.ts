@@ -1,10 +1,10 @@
 import type { Database } from './database.js';
 
 /**
- * How long a batch of holds that end may wait for their bins, in ms. It is of many products: whoever keeps
- * one bin must not keep the others' holds open for the 5 s that a change alone may wait. A hot bin is free
- * every few ms.
+ * How long a batch of holds that end waits for a bin, in ms. It is of many products and keeps the bins that it
+ * has while it waits for the next: whoever keeps one of them must not keep the others' holds open. A hot bin is
+ * free every few ms; whose bin was not is asked for again with the next batch.
  */
 export function patienceMs(db: Database): number {
-  return Math.min(500, db.changes.lockBudgetMs);
+  return Math.min(50, db.changes.lockBudgetMs);
 }

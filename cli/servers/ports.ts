@@ -28,7 +28,7 @@ export async function pickPorts<Name extends string>(
   try {
     for (const name of names) {
       const first = wanted[name] === 0 ? undefined : await hold(wanted[name]);
-      const server = first ?? (await hold(0));
+      const server = first ?? (await holdAny());
       if (!server) throw new Error('No free port on 127.0.0.1.');
       held.push(server);
       const address = server.address();
@@ -39,6 +39,18 @@ export async function pickPorts<Name extends string>(
     await Promise.all(held.map((server) => new Promise((closed) => server.close(closed))));
   }
   return picked;
+}
+
+/**
+ * Any free port, from below those that systems give to outgoing connections: one of these was taken by a
+ * connection between this look and the server's start.
+ */
+async function holdAny(): Promise<Server | undefined> {
+  for (let tries = 0; tries < 50; tries += 1) {
+    const server = await hold(20_000 + Math.floor(Math.random() * 10_000));
+    if (server !== undefined) return server;
+  }
+  return hold(0);
 }
 
 /** Listens on the port; undefined when somebody else does. */
