@@ -57,10 +57,10 @@ export class Gate {
     this.#pace = new Pace(most);
   }
 
-  /** Claims under way, how many may be, and who waits. */
-  get state(): { running: number; limit: number; waiting: number } {
+  /** Claims under way, how many may be, who waits, and claims that are counted beside a reading. */
+  get state(): { running: number; limit: number; waiting: number; counted: number } {
     const { running, limit } = this.#pace;
-    return { running, limit, waiting: this.#waiters.size };
+    return { running, limit, waiting: this.#waiters.size, counted: this.#claims.size };
   }
 
   /**
@@ -72,6 +72,7 @@ export class Gate {
   async pass(lines: Line[], reading: Reading, clock: Clock): Promise<Passed> {
     const shortfalls = shortOf(lines, reading);
     if (shortfalls.length > 0) throw insufficient(shortfalls);
+    this.#forgetBefore(reading);
     const enoughForAll = this.#fits(lines, reading, this.#wanted);
     const waitedFor = lines.some(({ sku }) => this.#wanted.of(sku) > 0);
     if (enoughForAll && !waitedFor && !this.#pace.full) return this.#let(lines);
