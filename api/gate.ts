@@ -65,13 +65,11 @@ export class Gate {
 
   /**
    * Resolves when this checkout may start its workflow.
-   * @param lines what it wants; empty when its units do not matter
-   * @throws Problem INSUFFICIENT_STOCK, which is not remembered; SALE_BUSY 1.5 s after the arrival, or at once when
-   *   to wait would be in vain
+   * @param lines what it wants, not refused by `refuseShort`; empty when its units do not matter
+   * @throws Problem INSUFFICIENT_STOCK, which is not remembered and rests on a later reading: its own key may have
+   *   won since; SALE_BUSY 1.5 s after the arrival, or at once when to wait would be in vain
    */
   async pass(lines: Line[], reading: Reading, clock: Clock): Promise<Passed> {
-    const shortfalls = shortOf(lines, reading);
-    if (shortfalls.length > 0) throw insufficient(shortfalls);
     this.#forgetBefore(reading);
     const enoughForAll = this.#fits(lines, reading, this.#wanted);
     const waitedFor = lines.some(({ sku }) => this.#wanted.of(sku) > 0);
@@ -191,6 +189,12 @@ export class Gate {
       { retryAfterSeconds: Math.max(Math.ceil(seconds), 1) },
     );
   }
+}
+
+/** @throws Problem INSUFFICIENT_STOCK, which is not remembered: a claim could not take these lines */
+export function refuseShort(lines: Line[], reading: Reading): void {
+  const shortfalls = shortOf(lines, reading);
+  if (shortfalls.length > 0) throw insufficient(shortfalls);
 }
 
 /** What of these lines is more than a claim could take; of the known products only. */
