@@ -179,7 +179,11 @@ export class Gate {
    */
   #busy(lines: Line[], reading: Reading): Problem {
     const now = performance.now();
-    this.#nextTurn = Math.max(this.#nextTurn, now) + 1000 / this.#pace.perSecond;
+    // No further ahead than anybody is sent: else a long rush would be heard of for minutes after it.
+    this.#nextTurn = Math.min(
+      Math.max(this.#nextTurn, now) + 1000 / this.#pace.perSecond,
+      now + mostRetrySeconds * 1000,
+    );
     const left = Math.min(...lines.map(({ sku }) => sellable(sku, reading)));
     const most = Math.min(left / this.#pace.perSecond, mostRetrySeconds);
     const seconds = Math.min((this.#nextTurn - now) / 1000, most);
