@@ -32,10 +32,11 @@ export function claimTogether(
     const skus = request.lines?.map(({ sku }) => sku);
     const name = JSON.stringify(skus ?? { cartOf: request.buyerId });
     const batch = skus?.length === 1 ? { batch: many } : {};
-    const lane = lanes.get(name) ?? new Lane(places, { most: perProduct, alone: one, ...batch });
+    // Forgotten by the lane's own word: an answer is heard before its statement's place is free again.
+    const whenIdle = () => void lanes.delete(name);
+    const lane =
+      lanes.get(name) ?? new Lane(places, { most: perProduct, alone: one, ...batch, whenIdle });
     lanes.set(name, lane);
-    return lane.ask(request).finally(() => {
-      if (lane.idle && lanes.get(name) === lane) lanes.delete(name);
-    });
+    return lane.ask(request);
   };
 }

@@ -62,6 +62,8 @@ export interface LaneOptions<Request, Outcome> {
   batch?: (
     requests: Request[],
   ) => Promise<(Outcome | { outcome: 'ALONE' } | { outcome: 'BUSY' })[]>;
+  /** When nobody waits or is decided any more: after each answer of the last call is out. */
+  whenIdle?: () => void;
 }
 
 interface Waiting<Request, Outcome> {
@@ -97,10 +99,6 @@ export class Lane<Request, Outcome extends { outcome: string }> implements Queue
     return this.#waiting.length > 0 && this.#running < this.#options.most;
   }
 
-  get idle(): boolean {
-    return this.#waiting.length === 0 && this.#running === 0;
-  }
-
   ask(request: Request): Promise<Outcome> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ request, resolve, reject, busy: 0 });
@@ -115,6 +113,7 @@ export class Lane<Request, Outcome extends { outcome: string }> implements Queue
     if (batch === undefined) await this.#eachAlone(taken);
     else await this.#decide(batch, taken);
     this.#running -= 1;
+    if (this.#waiting.length === 0 && this.#running === 0) this.#options.whenIdle?.();
   }
 
   /** Never rejects: each call hears its answer or its error. */

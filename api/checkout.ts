@@ -9,6 +9,8 @@ import { canonical } from './canonical.js';
 import type { Checkout } from './canonical.js';
 import { answerWithinMs } from './clock.js';
 import { Problem } from './errors.js';
+import { refuseShort } from './gate.js';
+import type { Passed } from './gate.js';
 import type { Reading } from './readings.js';
 import { holdTooLong, keyReused, noProduct, refusalProblem } from './refusals.js';
 import type { Call, Reply } from './route.js';
@@ -73,7 +75,19 @@ async function claimBehindTheGate(
 ): Promise<Decision> {
   const lines = countedLines(wanted, reading);
   refuseBuyer(wanted, lines, reading);
-  const passed = await api.gate.pass(lines, reading, clock);
+  refuseShort(lines, reading);
+  let passed: Passed;
+  try {
+    passed = await api.gate.pass(lines, reading, clock);
+  } catch (refusal) {
+    if (!(refusal instanceof Problem) || refusal.code !== 'INSUFFICIENT_STOCK') throw refusal;
+    // While it waited, an earlier attempt with its key may have won the units, at another process.
+    const own = { holdId: wanted.holdId, buyerId: null, lines: [] };
+    const { holds } = await api.readings.read(own, clock.left(answerWithinMs, firstReadMs));
+    const hold = holds.get(wanted.holdId);
+    if (hold === undefined) throw refusal;
+    return { hold, repeated: true };
+  }
   let decided = false;
   try {
     const decision = await askForClaim(request, wanted, api, clock);

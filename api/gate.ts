@@ -57,21 +57,20 @@ export class Gate {
     this.#pace = new Pace(most);
   }
 
-  /** Claims under way, how many may be, and who waits. */
-  get state(): { running: number; limit: number; waiting: number } {
+  /** Claims under way, how many may be, who waits, and claims that are counted beside a reading. */
+  get state(): { running: number; limit: number; waiting: number; counted: number } {
     const { running, limit } = this.#pace;
-    return { running, limit, waiting: this.#waiters.size };
+    return { running, limit, waiting: this.#waiters.size, counted: this.#claims.size };
   }
 
   /**
    * Resolves when this checkout may start its workflow.
-   * @param lines what it wants; empty when its units do not matter
-   * @throws Problem INSUFFICIENT_STOCK, which is not remembered; SALE_BUSY 1.5 s after the arrival, or at once when
-   *   to wait would be in vain
+   * @param lines what it wants, not refused by `refuseShort`; empty when its units do not matter
+   * @throws Problem INSUFFICIENT_STOCK, which is not remembered and rests on a later reading: its own key may have
+   *   won since; SALE_BUSY 1.5 s after the arrival, or at once when to wait would be in vain
    */
   async pass(lines: Line[], reading: Reading, clock: Clock): Promise<Passed> {
-    const shortfalls = shortOf(lines, reading);
-    if (shortfalls.length > 0) throw insufficient(shortfalls);
+    this.#forgetBefore(reading);
     const enoughForAll = this.#fits(lines, reading, this.#wanted);
     const waitedFor = lines.some(({ sku }) => this.#wanted.of(sku) > 0);
     if (enoughForAll && !waitedFor && !this.#pace.full) return this.#let(lines);
@@ -180,7 +179,11 @@ export class Gate {
    */
   #busy(lines: Line[], reading: Reading): Problem {
     const now = performance.now();
-    this.#nextTurn = Math.max(this.#nextTurn, now) + 1000 / this.#pace.perSecond;
+    // No further ahead than anybody is sent: else a long rush would be heard of for minutes after it.
+    this.#nextTurn = Math.min(
+      Math.max(this.#nextTurn, now) + 1000 / this.#pace.perSecond,
+      now + mostRetrySeconds * 1000,
+    );
     const left = Math.min(...lines.map(({ sku }) => sellable(sku, reading)));
     const most = Math.min(left / this.#pace.perSecond, mostRetrySeconds);
     const seconds = Math.min((this.#nextTurn - now) / 1000, most);
@@ -190,6 +193,12 @@ export class Gate {
       { retryAfterSeconds: Math.max(Math.ceil(seconds), 1) },
     );
   }
+}
+
+/** @throws Problem INSUFFICIENT_STOCK, which is not remembered: a claim could not take these lines */
+export function refuseShort(lines: Line[], reading: Reading): void {
+  const shortfalls = shortOf(lines, reading);
+  if (shortfalls.length > 0) throw insufficient(shortfalls);
 }
 
 /** What of these lines is more than a claim could take; of the known products only. */

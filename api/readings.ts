@@ -76,6 +76,8 @@ export class Readings {
     clearTimeout(this.#timer);
     if (this.#waiting.length === 0 || this.#running >= atOnce) return;
     const asked = this.#waiting.splice(0, mostInOne);
+    // The others, and whoever comes after them, wait no longer for this one than those who come during it.
+    if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.#begin(), besideAfterMs);
     this.#running += 1;
     void this.#read(asked).finally(() => {
       this.#running -= 1;

@@ -23,7 +23,7 @@ export interface CheckoutProduct {
   more: boolean;
 }
 
-/** What is known about many checkouts, all of it from one snapshot. */
+/** What is known about many checkouts; the holds are at least as new as all the rest. */
 export interface Checkouts {
   /** The database's clock at this read: deadlines are counted from it. */
   now: string;

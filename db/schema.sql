@@ -2455,7 +2455,7 @@ $function$;
 CREATE OR REPLACE FUNCTION tahan.read_checkouts(p_hold_ids uuid[], p_pair_buyers text[], p_pair_skus text[], p_cart_buyers text[])
  RETURNS jsonb
  LANGUAGE plpgsql
- STABLE SECURITY DEFINER
+ SECURITY DEFINER
  SET search_path TO 'tahan', 'pg_temp'
 AS $function$
 declare

@@ -37,10 +37,12 @@ language sql stable as $$
       or h.status = 'HELD' and (h.expires_at > p_now or tahan.pending_payment(h.id) is not null))
 $$;
 
--- p_pair_*: which buyer wants which product; p_cart_buyers: whose cart is ordered.
+-- p_pair_*: which buyer wants which product; p_cart_buyers: whose cart is ordered. VOLATILE, so that the holds, which
+-- are read last, are at least as new as what refuses: as STABLE it could count a hold that was committed meanwhile
+-- against its own key, which it did not know (the rules look in a snapshot of their own).
 create or replace function tahan.read_checkouts(
   p_hold_ids uuid[], p_pair_buyers text[], p_pair_skus text[], p_cart_buyers text[])
-returns jsonb language plpgsql stable security definer set search_path = tahan, pg_temp as $$
+returns jsonb language plpgsql volatile security definer set search_path = tahan, pg_temp as $$
 declare
   v_now timestamptz := tahan_clock();
   v_carts jsonb := '[]';

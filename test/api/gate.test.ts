@@ -222,4 +222,31 @@ describe('two API processes at once (R14, B01)', () => {
     expect(statuses(answers)).toEqual({ 201: 5, 409: 75 });
     expect(await service.counts(sku)).toEqual({ available: 0, held: 5, sold: 0 });
   });
+
+  it('R08, B03: whose key another process decides is not refused after a wait for what that key has won', async () => {
+    const sku = await service.product([1]);
+    const second = await service.anotherApi();
+    const doors: (() => void)[] = [];
+    put(async (pass) => {
+      await new Promise<void>((open) => doors.push(open));
+      return pass();
+    });
+    const whenAtTheDoor = async (count: number) => {
+      while (doors.length < count) await new Promise((again) => setTimeout(again, 5));
+    };
+    const mine = { buyer: `m-${randomUUID()}`, key: randomUUID() };
+    const first = service.attempt({ [sku]: 1 }, mine);
+    await whenAtTheDoor(1);
+    const rival = service.attempt({ [sku]: 1 }, { at: second.url });
+    await whenAtTheDoor(2);
+    const again = service.attempt({ [sku]: 1 }, { ...mine, at: second.url });
+    // It waits once an answer that came after it is there.
+    await service.attempt({ [await service.product([0])]: 1 }, { at: second.url });
+    doors[0]!();
+    const { status, body } = await first;
+    doors[1]!();
+    const answers = [status, (await rival).status, (await again).status];
+    expect([answers, (await again).body.id]).toEqual([[201, 409, 200], body.id]);
+    await second.close();
+  });
 });

@@ -6,6 +6,7 @@ import { putCartLine } from '../../db/putCartLine.js';
 import { readAvailability } from '../../db/readAvailability.js';
 import { readCheckouts } from '../../db/readCheckouts.js';
 import { describeEachPostgres } from '../setup/database.js';
+import { claimCall, other, whenWaiting } from './rivals.js';
 import { sharedShop } from './shop.js';
 
 const minutes = 60_000;
@@ -118,6 +119,20 @@ describeEachPostgres('the read in front of the claims', (version) => {
     expect(claimed).toMatchObject(refused[0]!.refusal);
     await putBuyerRules(shop.db, { maxOpenHolds: null }, by);
     expect((await readCheckouts(shop.db, [wanted('open', { [sku]: 1 })])).refused).toEqual([]);
+  });
+
+  it('R08, S11: whose own hold is what a rule counts is known by his key, also when it was committed during the read', async () => {
+    const sku = await shop.product([20]);
+    await putBuyerRules(shop.db, { maxOpenHolds: 1 }, by);
+    const rival = await other(shop, 'lock table tahan.buyer_rules in access exclusive mode');
+    const mine = await shop.request({ [sku]: 1 });
+    const read = readCheckouts(shop.db, [wanted(mine.buyerId, { [sku]: 1 }, mine.holdId)]);
+    await whenWaiting(shop, 'read_checkouts');
+    await rival.client.query(...claimCall(mine));
+    await rival.commit();
+    const { refused, holds } = await read;
+    expect([refused.length, holds.map(({ id }) => id)]).toEqual([1, [mine.holdId]]);
+    await putBuyerRules(shop.db, { maxOpenHolds: null }, by);
   });
 
   it('R33: of who orders a cart it knows the lines and their products', async () => {

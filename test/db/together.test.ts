@@ -1,5 +1,5 @@
 import type { QueryConfig } from 'pg';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { claimTogether } from '../../activities/claimTogether.js';
 import type { ClaimRequest } from '../../db/claim.js';
 import { openDatabase } from '../../db/database.js';
@@ -113,5 +113,20 @@ describeEachPostgres('claims that meet in a worker', (version) => {
     expect(new Set(names(sold))).toEqual(new Set(['HELD']));
     await rival.rollback();
     expect(new Set(names(await Promise.all(stuck)))).toEqual(new Set(['HELD']));
+  });
+
+  it('R33, F35: nothing is kept of products and carts whose claims are decided', async () => {
+    const sku = await shop.product([100]);
+    const set = vi.spyOn(Map.prototype, 'set');
+    const claim = claimTogether(shop.db, 4);
+    const carts = Array.from({ length: 5 }, (_, index) =>
+      shop.request({}, { buyerId: `cart-${index}`, lines: null, order: true }),
+    );
+    const all = [...(await many(sku, 60)), ...(await Promise.all(carts))];
+    await Promise.all(all.map((request) => claim(request)));
+    const called = set.mock.calls.findIndex(([name]) => String(name).startsWith('{"cartOf"'));
+    const lanes = set.mock.contexts[called] as Map<string, unknown>;
+    set.mockRestore();
+    await vi.waitFor(() => expect([...lanes.keys()]).toEqual([]));
   });
 });

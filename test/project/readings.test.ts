@@ -99,4 +99,14 @@ describe('one read for many checkouts (R14)', () => {
     const found = await Promise.all(many.map((one) => one.found));
     expect([found.filter((sum) => sum === 1).length, found[500]]).toEqual([500, 2]);
   });
+
+  it('F35: the rest of more than 500, and whoever comes after it, waits for no read that hangs', async () => {
+    const { reads, read, whenReads } = slowly();
+    const many = Array.from({ length: 501 }, () => read());
+    await whenReads(1);
+    const late = read();
+    await whenReads(2);
+    reads[1]!.end(2);
+    expect(await Promise.all([many[500]!.found, late.found])).toEqual([2, 2]);
+  });
 });

@@ -12,13 +12,27 @@ import { endOf, handleOf, until } from './engine.js';
 import type { Engine } from './engine.js';
 import type { FakeDatabase } from './fakeDatabase.js';
 import { request } from './fakeDatabase.js';
-import { cancel, claimAgain, extend, hold, pay, release, withinMs } from './talk.js';
+import { cancel, claimAgain, extend, hold, pay, payment, release, withinMs } from './talk.js';
 
 /** Every way a workflow can end, and how it is brought about: a stored history for each of them. */
 export const endings: Record<string, (shop: Engine, database: FakeDatabase) => Promise<string>> = {
   async paid(shop) {
     const wanted = await hold(shop);
     await pay(shop, wanted);
+    return workflowId(wanted.holdId);
+  },
+  /** By the API, which has stored the payment before it signals. */
+  async paidAndRecorded(shop, database) {
+    const wanted = await hold(shop);
+    const of = { holdId: wanted.holdId, orderNumber: null, eventId: null, payload: {} };
+    await database.activities().recordPayment({ ...payment(), ...of, status: 'succeeded' });
+    await pay(shop, wanted, { recorded: true });
+    return workflowId(wanted.holdId);
+  },
+  /** Said to be recorded, and it is not. */
+  async paidAndNotRecorded(shop) {
+    const wanted = await hold(shop);
+    await pay(shop, wanted, { recorded: true });
     return workflowId(wanted.holdId);
   },
   async expired(shop, database) {
