@@ -399,8 +399,9 @@ describeEachPostgres('holds that end in one batch', (version) => {
         await restock(shop.db, { sku, bin: 'b1', quantity: sold[sku] - before, ...by });
       }
     }
-    for (const answer of ['expire_batch EXPIRED', 'confirm_batch CONFIRMED', 'claim HELD'])
-      expect(seen).toContain(answer);
+    for (const answer of ['expire_batch EXPIRED', 'claim HELD']) expect(seen).toContain(answer);
+    // It got as far as the bins, whether or not it got them.
+    expect([...seen].some((one) => /^confirm_batch (CONFIRMED|BUSY)$/.test(one))).toBe(true);
     expect(conflicts.repeated).toBe(before);
   });
 });
