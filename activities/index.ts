@@ -65,9 +65,11 @@ export function createActivities(
   const { confirm, expire, change } = changeTogether(db, changes);
   async function telling<T extends { outcome: string }>(work: Promise<T>, changed: Changed) {
     const answer = await work;
-    if (changing.has(answer.outcome)) db.announce(changed);
+    if (thatChange.has(answer.outcome)) db.announce(changed);
     return answer;
   }
+  const changing = <T extends { outcome: string }>(holdId: string, work: () => Promise<T>) =>
+    attempt(() => telling(change(work), { holds: [holdId] }));
   return {
     claim: (request) =>
       attempt(() => {
@@ -78,27 +80,10 @@ export function createActivities(
     confirm: (holdId, payment) =>
       attempt(() => telling(confirm({ holdId, payment }), { holds: [holdId] })),
     expire: (holdId) => attempt(() => telling(expire(holdId), { holds: [holdId] })),
-    cancel: (holdId, reason, actor) =>
-      attempt(() =>
-        telling(
-          change(() => cancel(db, holdId, reason, actor)),
-          { holds: [holdId] },
-        ),
-      ),
+    cancel: (holdId, reason, actor) => changing(holdId, () => cancel(db, holdId, reason, actor)),
     extend: (holdId, seconds, requestId, actor) =>
-      attempt(() =>
-        telling(
-          change(() => extend(db, holdId, seconds, requestId, actor)),
-          { holds: [holdId] },
-        ),
-      ),
-    release: (holdId, request) =>
-      attempt(() =>
-        telling(
-          change(() => release(db, holdId, request)),
-          { holds: [holdId] },
-        ),
-      ),
+      changing(holdId, () => extend(db, holdId, seconds, requestId, actor)),
+    release: (holdId, request) => changing(holdId, () => release(db, holdId, request)),
     recordPayment: (event) => attempt(() => change(() => recordPayment(db, event))),
     requestRefund: (payment) => attempt(() => requestRefund(db, payment)),
     decidePayment: (payment, decision) =>
@@ -110,7 +95,7 @@ export function createActivities(
 }
 
 /** Outcomes after which availability may be another one; refusals, and what was not due, change nothing. */
-const changing = new Set([
+const thatChange = new Set([
   ...['HELD', 'ALREADY', 'CONFIRMED', 'ALREADY_CONFIRMED', 'EXPIRED', 'CANCELLED', 'EXTENDED'],
   ...['ACCEPTED_LATE', 'RELEASED', 'RETURNED'],
 ]);

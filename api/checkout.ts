@@ -102,12 +102,12 @@ async function claimBehindTheGate(
 }
 
 /** What is wanted of whom; none where the claim refuses for a reason that comes before stock and limits. */
-function countedLines({ kind, buyerId, lines }: Checkout, { products, carts }: Reading): Line[] {
-  const wanted = lines ?? carts.get(buyerId) ?? [];
-  const found = wanted.map(({ sku }) => products.get(sku));
+function countedLines(checkout: Checkout, reading: Reading): Line[] {
+  const wanted = wantedLines(checkout, reading);
+  const found = wanted.map(({ sku }) => reading.products.get(sku));
   const refused =
     found.some((product) => product?.active === false) ||
-    (kind === 'order' && new Set(found.map((product) => product?.currency)).size > 1);
+    (checkout.kind === 'order' && new Set(found.map((product) => product?.currency)).size > 1);
   return refused ? [] : wanted;
 }
 
@@ -122,14 +122,18 @@ function refuseBuyer({ buyerId }: Checkout, lines: Line[], reading: Reading): vo
   }
 }
 
-function refuseUnknown(
-  { buyerId, lines, holdSeconds }: Checkout,
-  { products, carts }: Reading,
-): void {
+/** What an order without lines is of: the cart, as it was read. */
+function wantedLines({ buyerId, lines }: Checkout, { carts }: Reading): Line[] {
+  return lines ?? carts.get(buyerId) ?? [];
+}
+
+function refuseUnknown(checkout: Checkout, reading: Reading): void {
+  const { lines, holdSeconds } = checkout;
+  const { products } = reading;
   const unknown = lines?.find(({ sku }) => !products.has(sku));
   if (unknown !== undefined) throw noProduct(unknown.sku);
   const most = Math.min(
-    ...(lines ?? carts.get(buyerId) ?? []).map(({ sku }) => products.get(sku)!.maxHoldSeconds),
+    ...wantedLines(checkout, reading).map(({ sku }) => products.get(sku)!.maxHoldSeconds),
   );
   if (holdSeconds !== null && holdSeconds > most) throw holdTooLong(most);
 }
