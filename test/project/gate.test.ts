@@ -7,8 +7,8 @@ import type { Reading, Readings } from '../../api/readings.js';
 const one = [{ sku: 'A', quantity: 1 }];
 
 /** A read that begins now. */
-function reading(): Reading {
-  const products = new Map([['A', { sku: 'A', sellable: 1000, more: false }]]);
+function reading(sellable = 1000): Reading {
+  const products = new Map([['A', { sku: 'A', sellable, more: false }]]);
   return { beganAt: performance.now(), products } as unknown as Reading;
 }
 
@@ -21,6 +21,26 @@ describe('the gate (R14)', () => {
       (await gate.pass(one, reading(), new Clock())).ended(true);
     expect(gate.state).toMatchObject({ running: 0, waiting: 0 });
     expect(gate.state.counted).toBeLessThan(10);
+  });
+
+  it('R12: nobody who waits is refused by a read that began before he came: the next one is for him', async () => {
+    const reads: ((sellable: number) => void)[] = [];
+    const read = () =>
+      new Promise<Reading>((resolve) => {
+        const { beganAt } = reading();
+        reads.push((sellable) => resolve({ ...reading(sellable), beganAt }));
+      });
+    const gate = new Gate({ read } as unknown as Readings, 50);
+    const last = await gate.pass(one, reading(1), new Clock());
+    const first = gate.pass(one, reading(1), new Clock()).catch(({ code }: Problem) => code);
+    const second = gate.pass(one, reading(1), new Clock());
+    // The read that began with the first knows nothing of what has come back since.
+    last.ended(false);
+    reads[0]!(0);
+    expect(await first).toBe('INSUFFICIENT_STOCK');
+    await vi.waitUntil(() => reads.length === 2);
+    reads[1]!(1);
+    expect(await second).toHaveProperty('ended');
   });
 
   it('F35: after a rush it sends nobody away for longer than before it', async () => {
