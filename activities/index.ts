@@ -27,14 +27,20 @@ import { changeTogether } from './changeTogether.js';
 import { claimTogether } from './claimTogether.js';
 import { sendRefund } from './sendRefund.js';
 import type { PaymentProviders, SentRefund } from './sendRefund.js';
+import type { InTurn } from './turns.js';
 
 /** What a hold asks for. Activity names are operation names. */
 export interface HoldActivities {
-  claim(request: ClaimRequest): Promise<ClaimOutcome>;
+  claim(request: ClaimRequest): Promise<ClaimOutcome & InTurn>;
   confirm(holdId: string, payment: PaymentRef): Promise<ConfirmOutcome>;
   expire(holdId: string): Promise<ExpireOutcome>;
   cancel(holdId: string, reason: string, actor: string): Promise<CancelOutcome>;
-  extend(holdId: string, seconds: number, requestId: string, actor: string): Promise<ExtendOutcome>;
+  extend(
+    holdId: string,
+    seconds: number,
+    requestId: string,
+    actor: string,
+  ): Promise<ExtendOutcome & InTurn>;
   release(holdId: string, release: Release): Promise<ReleaseOutcome>;
   recordPayment(event: PaymentEvent): Promise<RecordPaymentOutcome>;
 }

@@ -11,6 +11,8 @@ import type { Shop } from './shop.js';
 /** Products of one unit, which end with all the others and are wanted again at that moment. */
 const probes = Array.from({ length: 20 }, (_, index) => `WANTED-${index + 1}`);
 const many = 'STORM';
+/** Bought by as many at once in the calm before: a burst costs something without any end, too. */
+const calmProbes = probes.map((_, index) => `CALM-${index + 1}`);
 /** Meanwhile other products sell, calmly. */
 const others = { sku: 'OTHER', perSecond: 5, idleSeconds: 10 };
 /** So many holds a second are made for sure; the end is as far away as that needs. */
@@ -63,7 +65,7 @@ export async function expiry(options: Options): Promise<Run> {
 
 function arm(kind: Kind, options: Options): Arm {
   const { holds } = options;
-  const ones = Object.fromEntries(probes.map((sku) => [sku, 1]));
+  const ones = Object.fromEntries([...probes, ...calmProbes].map((sku) => [sku, 1]));
   const stock = { ...ones, [many]: holds, [others.sku]: 1_000_000 };
   return {
     name: kind,
@@ -72,7 +74,16 @@ function arm(kind: Kind, options: Options): Arm {
         await warmUp(shop, { pays: true });
         const endsMs = Date.now() + (25 + holds / madePerSecond) * 1000;
         const [first, rest] = await make(shop, holds, endsMs);
-        const idle = await sell(shop, 'idle', others.idleSeconds);
+        const calm = shop.generator.run(sales(shop, 'idle', others.idleSeconds));
+        const burst = await shop.generator.run(
+          wanted(
+            shop,
+            'burst',
+            calmProbes,
+            Array.from(calmProbes, () => Date.now() + 2000),
+          ),
+        );
+        const idle = await calm;
         const leftMs = endsMs - Date.now();
         const late = leftMs < 2000 ? ['the holds were not made in time: try fewer'] : [];
         if (leftMs > 2000) await sleep(leftMs - 2000);
@@ -86,10 +97,8 @@ function arm(kind: Kind, options: Options): Arm {
           return { drained, sold: await meanwhile.ended, again: await again };
         });
         const { ended, firstDueMs, lastMs } = await drain(shop);
-        const waits = result.again.visits.map(({ end, intendedMs, decidedMs }) =>
-          end === 'HELD' ? decidedMs - intendedMs : Infinity,
-        );
-        const loads = [first, rest, idle, result.sold, result.again];
+        const waits = waitsOf(result.again.visits);
+        const loads = [first, rest, burst, idle, result.sold, result.again];
         const visits = loads.flatMap((loaded) => loaded.visits);
         const unheld = [...first.visits, ...rest.visits].filter(({ end }) => end !== 'HELD').length;
         const lost = visits.filter(({ end }) => end !== 'HELD' && end !== 'PAID').length;
@@ -98,6 +107,7 @@ function arm(kind: Kind, options: Options): Arm {
           numbers: {
             'held by the next after the end, p99, ms': percentile(waits, 99),
             'held by the next after the end, p50, ms': percentile(waits, 50),
+            'held by one of as many when idle, p99, ms': percentile(waitsOf(burst.visits), 99),
             ...sales99('when idle', idle.visits),
             ...sales99('meanwhile', result.sold.visits),
             ...timedOut(loads),
@@ -140,16 +150,21 @@ async function make(
 }
 
 /** Each is asked for by its next buyer from the moment of its end on, every 100 ms until it is held. */
-function wantedAgain({ target }: Shop, first: Visit[]): Plan {
-  const ends = first
-    // The answer's milliseconds are rounded.
-    .map(({ expiresMs }, index) => ({ sku: probes[index]!, atMs: expiresMs! + 1 }))
+function wantedAgain(shop: Shop, first: Visit[]): Plan {
+  // The answer's milliseconds are rounded.
+  const ends = first.map(({ expiresMs }) => expiresMs! + 1);
+  return wanted(shop, 'next', probes, ends);
+}
+
+function wanted({ target }: Shop, name: string, skus: string[], timesMs: number[]): Plan {
+  const buyers = skus
+    .map((sku, index) => ({ sku, atMs: timesMs[index]! }))
     .sort((a, b) => a.atMs - b.atMs);
   return {
     ...target,
-    name: 'next',
-    arrivals: { kind: 'at', timesMs: ends.map(({ atMs }) => atMs) },
-    skus: ends.map(({ sku }) => sku),
+    name,
+    arrivals: { kind: 'at', timesMs: buyers.map(({ atMs }) => atMs) },
+    skus: buyers.map(({ sku }) => sku),
     insistAfterMs: 100,
     patienceMs: 30_000,
   };
@@ -166,8 +181,10 @@ function sales({ target }: Shop, name: string, seconds: number): Plan {
   };
 }
 
-function sell(shop: Shop, name: string, seconds: number) {
-  return shop.generator.run(sales(shop, name, seconds));
+function waitsOf(visits: Visit[]): number[] {
+  return visits.map(({ end, intendedMs, decidedMs }) =>
+    end === 'HELD' ? decidedMs - intendedMs : Infinity,
+  );
 }
 
 function sales99(when: string, visits: Visit[]): Record<string, number> {

@@ -96,6 +96,7 @@ async function work(): Promise<void> {
           workflowBundle,
           effects,
           cachedHolds: settings.cachedHolds,
+          endsPerSecond: settings.endsPerSecond,
         }),
       wait(`namespace ${namespace}`),
     );

@@ -25,6 +25,8 @@ const environment = z.object({
   TAHAN_CHANGE_CONNECTIONS: count(4, 100),
   /** Open holds kept in memory, about 0.25 MB each; others are read again when something happens. */
   TAHAN_CACHED_HOLDS: count(1000, 100_000),
+  /** Ends of holds that a worker looks at in a second; more when it claims more (activities/turns.ts). */
+  TAHAN_ENDS_PER_SECOND: count(20, 10_000),
   /** The provider that is asked for refunds (docs/payment-provider.md), and the secret shared with it. */
   TAHAN_REFUND_URL: text.optional(),
   TAHAN_REFUND_SECRET: text.optional(),
@@ -50,6 +52,7 @@ export interface WorkerSettings {
   claimConnections: number;
   changeConnections: number;
   cachedHolds: number;
+  endsPerSecond: number;
   refunds: { url: string; secret: string } | undefined;
   stripeApiKey: string | undefined;
   logLevel: string;
@@ -83,6 +86,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env): WorkerSettin
     claimConnections: found.TAHAN_CLAIM_CONNECTIONS,
     changeConnections: found.TAHAN_CHANGE_CONNECTIONS,
     cachedHolds: found.TAHAN_CACHED_HOLDS,
+    endsPerSecond: found.TAHAN_ENDS_PER_SECOND,
     refunds: refundsOf(found.TAHAN_REFUND_URL, found.TAHAN_REFUND_SECRET),
     stripeApiKey: found.STRIPE_API_KEY,
     logLevel: found.TAHAN_LOG_LEVEL,

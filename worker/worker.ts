@@ -1,6 +1,7 @@
 import { Worker } from '@temporalio/worker';
 import type { NativeConnection, WorkflowBundleOption } from '@temporalio/worker';
 import type { Activities } from '../activities/index.js';
+import { Turns, inTurn } from '../activities/turns.js';
 import { taskQueues } from '../workflows/contract.js';
 
 export interface WorkersOptions {
@@ -11,6 +12,8 @@ export interface WorkersOptions {
   prefix: string;
   activities: Activities;
   workflowBundle: WorkflowBundleOption;
+  /** Workflow tasks of holds at once. A local claim or expiry occupies one. */
+  tasks?: number;
   /** Claims at once. They may be many: those that meet share a statement (activities/claimTogether.ts). */
   claims?: number;
   /** Other changes at once. More than their pool has connections: so do confirmations (activities/changeTogether.ts). */
@@ -20,6 +23,8 @@ export interface WorkersOptions {
   /** More than connections: most of the time they wait for a provider. */
   effects?: number;
   cachedHolds?: number;
+  /** So many ends of holds are looked at in a second, or as many as claims were made in one. */
+  endsPerSecond?: number;
 }
 
 export interface Workers {
@@ -37,8 +42,10 @@ const shutdownGraceTime = '12 s';
  * settlement or an expiry.
  */
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
-  const { connection, namespace, activities, workflowBundle } = options;
-  const { claims = 64, changes = 64, expiries = 100, effects = 10, cachedHolds = 1000 } = options;
+  const { connection, namespace, workflowBundle } = options;
+  const { tasks = 100, claims = 64, changes = 64, expiries = 100, effects = 10 } = options;
+  const { cachedHolds = 1000, endsPerSecond = 20 } = options;
+  const activities = inTurn(options.activities, new Turns(endsPerSecond));
   const queues = taskQueues(options.prefix);
   const common = {
     connection,
@@ -61,8 +68,10 @@ export async function createWorkers(options: WorkersOptions): Promise<Workers> {
       maxCachedWorkflows: cachedHolds,
       // A local claim occupies its hold's task. With slots to spare, payments and timers of other
       // holds don't wait behind a burst of claims (F35).
-      maxConcurrentWorkflowTaskExecutions: 100,
-      maxConcurrentLocalActivityExecutions: claims,
+      maxConcurrentWorkflowTaskExecutions: tasks,
+      // Half of the polls are for new holds: with the default of a fifth they wait behind others' timers.
+      nonStickyToStickyPollRatio: 0.5,
+      maxConcurrentLocalActivityExecutions: 100,
       maxConcurrentActivityTaskExecutions: changes,
     }),
     Worker.create({

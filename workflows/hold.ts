@@ -6,6 +6,7 @@ import {
   log,
   setHandler,
 } from '@temporalio/workflow';
+import type { InTurn } from '../activities/turns.js';
 import type { CancelOutcome } from '../db/cancel.js';
 import type { ExtendOutcome } from '../db/extend.js';
 import type { ReleaseOutcome } from '../db/release.js';
@@ -190,10 +191,10 @@ export async function hold(request: HoldRequest): Promise<HoldResult> {
     return true;
   }
 
-  function held(answer: { remainingMs: number; expiresAt: string; lines?: Line[] }): void {
+  function held(answer: InTurn & { remainingMs: number; expiresAt: string; lines?: Line[] }): void {
     board.become('HELD', answer.lines);
     board.until(answer.expiresAt);
-    waitFor(answer.remainingMs);
+    waitFor(answer.turnInMs ?? answer.remainingMs);
   }
 
   function waitFor(remainingMs: number): void {

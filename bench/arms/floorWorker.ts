@@ -62,6 +62,7 @@ const workers = await createWorkers({
   workflowBundle: { codePath: settings.workflowBundle! },
   changes: settings.changeConnections,
   cachedHolds: settings.cachedHolds,
+  endsPerSecond: settings.endsPerSecond,
 });
 createServer((_req, res) => res.end(JSON.stringify(counts))).listen(
   Number(process.env['BENCH_COUNTS_PORT']),

@@ -35,6 +35,7 @@ export interface EngineOptions {
   /** Other workflows than ours: see mutant.ts. */
   workflowBundle?: WorkflowBundleOption;
   /** Activities at once, for tests that stop many of them halfway. */
+  tasks?: number;
   claims?: number;
   changes?: number;
   expiries?: number;
