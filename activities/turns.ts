@@ -12,17 +12,19 @@ const sweptEveryMs = 10_000;
  * end on without their help (R07), so a worker gives them turns: the first ones of each moment are on time, the
  * others follow at a pace that leaves room for the rest of the shop.
  *
- * That pace is at least that of the claims: who could make them in a second can look at their ends in one, so holds
- * that end as they were made are on time (to a second: the pace must first be seen).
+ * That pace is at least half of the claims' own: a machine that makes many claims can look at many ends, and while it
+ * does there must be room for claims. A hold that is paid or cancelled gives its turn back.
  */
 export class Turns {
   readonly #perSecond: number;
   readonly #now: () => number;
   /** How many turns are given in a slot. */
   readonly #given = new Map<number, number>();
-  /** For a full slot: where the search for the next one goes on. Slots never become free again. */
+  /** Where the turns of open holds are. */
+  readonly #slots = new Map<string, number>();
+  /** For a full slot: where the search for the next one that ends then goes on. */
   readonly #next = new Map<number, number>();
-  /** When the last claims were made. */
+  /** When the claims of the last second were made. */
   readonly #claims: number[] = [];
   #sweptMs = 0;
 
@@ -32,41 +34,54 @@ export class Turns {
     this.#now = now;
   }
 
-  /** A claim has taken its units: the pace of claims is a pace that ends may have. */
+  /** A claim has taken its units. */
   claimed(): void {
     this.#claims.push(this.#now());
   }
 
   /**
-   * Takes the next free turn from a hold's end on.
+   * Takes the next free turn from a hold's end on, in place of the one that it may have.
    * @param remainingMs until its end
    * @returns ms from now, never less than `remainingMs`
    */
-  take(remainingMs: number): number {
+  take(holdId: string, remainingMs: number): number {
+    this.giveBack(holdId);
     this.#forget();
-    const pace = Math.max(this.#perSecond, (this.#claims.length * 1000) / paceMs);
+    const pace = Math.max(this.#perSecond, (this.#claims.length * 1000) / paceMs / 2);
     const most = Math.ceil((pace * slotMs) / 1000);
     const endMs = this.#now() + remainingMs;
     const first = Math.floor(endMs / slotMs);
     let slot = this.#next.get(first) ?? first;
     while ((this.#given.get(slot) ?? 0) >= most) slot += 1;
     this.#given.set(slot, (this.#given.get(slot) ?? 0) + 1);
+    this.#slots.set(holdId, slot);
     if (slot > first) this.#next.set(first, slot);
     return remainingMs + Math.max(0, slot * slotMs - endMs);
   }
 
-  /** Of how many moments something is known: for tests of what it costs. */
-  get kept(): number {
-    return this.#given.size + this.#next.size + this.#claims.length;
+  /** Its workflow will not look: who ends at that time later on may have the turn. */
+  giveBack(holdId: string): void {
+    const slot = this.#slots.get(holdId);
+    if (slot === undefined) return;
+    this.#slots.delete(holdId);
+    this.#given.set(slot, this.#given.get(slot)! - 1);
   }
 
+  /** How much is known: for tests of what it costs. */
+  get kept(): number {
+    return this.#given.size + this.#slots.size + this.#next.size + this.#claims.length;
+  }
+
+  /** What has passed. */
   #forget(): void {
     const now = this.#now();
     while (this.#claims[0]! <= now - paceMs) this.#claims.shift();
     if (now < this.#sweptMs + sweptEveryMs) return;
     this.#sweptMs = now;
+    const passed = (slot: number) => (slot + 1) * slotMs <= now;
+    for (const [holdId, slot] of this.#slots) if (passed(slot)) this.#slots.delete(holdId);
     for (const book of [this.#given, this.#next])
-      for (const slot of book.keys()) if ((slot + 1) * slotMs <= now) book.delete(slot);
+      for (const slot of book.keys()) if (passed(slot)) book.delete(slot);
   }
 }
 
@@ -78,6 +93,10 @@ export interface InTurn {
 
 /** Says with each answer that gives a hold its time when its workflow is to look at the end. */
 export function inTurn(activities: Activities, turns: Turns): Activities {
+  const given = <Answer extends { remainingMs: number }>(holdId: string, answer: Answer) => ({
+    ...answer,
+    turnInMs: turns.take(holdId, answer.remainingMs),
+  });
   return {
     ...activities,
     claim: async (request) => {
@@ -85,13 +104,21 @@ export function inTurn(activities: Activities, turns: Turns): Activities {
       if (answer.outcome === 'HELD') turns.claimed();
       const open =
         answer.outcome === 'HELD' || (answer.outcome === 'ALREADY' && answer.status === 'HELD');
-      return open ? { ...answer, turnInMs: turns.take(answer.remainingMs) } : answer;
+      return open ? given(request.holdId, answer) : answer;
     },
-    extend: async (...asked) => {
-      const answer = await activities.extend(...asked);
-      return answer.outcome === 'EXTENDED'
-        ? { ...answer, turnInMs: turns.take(answer.remainingMs) }
-        : answer;
+    extend: async (holdId, ...asked) => {
+      const answer = await activities.extend(holdId, ...asked);
+      return answer.outcome === 'EXTENDED' ? given(holdId, answer) : answer;
+    },
+    confirm: async (holdId, payment) => {
+      const answer = await activities.confirm(holdId, payment);
+      if (answer.outcome === 'CONFIRMED') turns.giveBack(holdId);
+      return answer;
+    },
+    cancel: async (holdId, ...asked) => {
+      const answer = await activities.cancel(holdId, ...asked);
+      if (answer.outcome === 'CANCELLED') turns.giveBack(holdId);
+      return answer;
     },
   };
 }

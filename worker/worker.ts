@@ -14,8 +14,8 @@ export interface WorkersOptions {
   workflowBundle: WorkflowBundleOption;
   /** Workflow tasks of holds at once. A local claim or expiry occupies one. */
   tasks?: number;
-  /** Claims at once. They may be many: those that meet share a statement (activities/claimTogether.ts). */
-  claims?: number;
+  /** Claims and first tries of expiries at once. They may be many: those that meet share a statement (activities/together.ts). */
+  local?: number;
   /** Other changes at once. More than their pool has connections: so do confirmations (activities/changeTogether.ts). */
   changes?: number;
   /** Expiries at once: two full batches. */
@@ -43,7 +43,7 @@ const shutdownGraceTime = '12 s';
  */
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
   const { connection, namespace, workflowBundle } = options;
-  const { tasks = 100, claims = 64, changes = 64, expiries = 100, effects = 10 } = options;
+  const { tasks = 100, local = 100, changes = 64, expiries = 100, effects = 10 } = options;
   const { cachedHolds = 1000, endsPerSecond = 20 } = options;
   const activities = inTurn(options.activities, new Turns(endsPerSecond));
   const queues = taskQueues(options.prefix);
@@ -71,7 +71,7 @@ export async function createWorkers(options: WorkersOptions): Promise<Workers> {
       maxConcurrentWorkflowTaskExecutions: tasks,
       // Half of the polls are for new holds: with the default of a fifth they wait behind others' timers.
       nonStickyToStickyPollRatio: 0.5,
-      maxConcurrentLocalActivityExecutions: 100,
+      maxConcurrentLocalActivityExecutions: local,
       maxConcurrentActivityTaskExecutions: changes,
     }),
     Worker.create({

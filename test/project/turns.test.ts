@@ -1,10 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { Turns } from '../../activities/turns.js';
+import type { Activities } from '../../activities/index.js';
+import { Turns, inTurn } from '../../activities/turns.js';
 
 /** At a clock that stands still unless it is moved. */
 function turns(perSecond: number) {
   const clock = { ms: 1_000_000_000_000 };
-  return { clock, turns: new Turns(perSecond, () => clock.ms) };
+  const book = new Turns(perSecond, () => clock.ms);
+  let holds = 0;
+  const take = (remainingMs: number, holdId = `hold-${(holds += 1)}`) =>
+    book.take(holdId, remainingMs);
+  return { clock, book, take };
 }
 
 /** How many of them fall into each second after the first one's. */
@@ -19,53 +24,144 @@ function perSecond(times: number[], from: number): number[] {
 
 describe('Turns', () => {
   it('F13: a hold that ends alone is looked at when it ends', () => {
-    const { turns: alone } = turns(20);
-    expect(alone.take(600_000)).toBe(600_000);
-    expect(alone.take(601_234.5)).toBe(601_234.5);
+    const { take } = turns(20);
+    expect(take(600_000)).toBe(600_000);
+    expect(take(601_234.5)).toBe(601_234.5);
   });
 
   it('F13, F35: 1,000 that end at once get 20 turns in each of 50 seconds, none before the end, in the order of their claims', () => {
-    const { turns: many } = turns(20);
-    const given = Array.from({ length: 1000 }, () => many.take(600_000));
+    const { take } = turns(20);
+    const given = Array.from({ length: 1000 }, () => take(600_000));
     expect(Math.min(...given)).toBe(600_000);
     expect(given).toEqual([...given].sort((a, b) => a - b));
     expect(perSecond(given, 600_000)).toEqual(Array.from({ length: 50 }, () => 20));
   });
 
   it('F13: others that end meanwhile fill what is free, and wait for no turn that is later than theirs', () => {
-    const { turns: mixed } = turns(10);
-    for (let i = 0; i < 20; i += 1) mixed.take(600_000);
+    const { take } = turns(10);
+    for (let i = 0; i < 20; i += 1) take(600_000);
     // The two seconds from 600 s on are full.
-    expect(mixed.take(599_500)).toBe(599_500);
-    expect(mixed.take(600_500)).toBe(602_000);
-    expect(mixed.take(602_500)).toBe(602_500);
+    expect(take(599_500)).toBe(599_500);
+    expect(take(600_500)).toBe(602_000);
+    expect(take(602_500)).toBe(602_500);
   });
 
-  it('R51: holds that end as they were made, 100 in a second, are looked at within a second of their end', () => {
-    const { turns: steady, clock } = turns(20);
-    const late: number[] = [];
-    for (let i = 0; i < 3000; i += 1) {
+  it('F13: where 100 claims a second are made, 50 ends a second are looked at', () => {
+    const { take, clock, book } = turns(20);
+    for (let i = 0; i < 100; i += 1) {
       clock.ms += 10;
-      steady.claimed();
-      late.push(steady.take(600_000) - 600_000);
+      book.claimed();
     }
-    expect(Math.max(...late)).toBeLessThan(1000);
+    const given = Array.from({ length: 500 }, () => take(600_000));
+    expect(perSecond(given, 600_000)).toEqual(Array.from({ length: 10 }, () => 50));
   });
 
-  it('F35: a pace that claims had more than a second ago is no pace for ends', () => {
-    const { turns: later, clock } = turns(20);
-    for (let i = 0; i < 400; i += 1) later.claimed();
+  it('F35: a pace that claims had a second ago is no pace for ends', () => {
+    const { take, clock, book } = turns(20);
+    for (let i = 0; i < 400; i += 1) book.claimed();
     clock.ms += 1000;
-    const given = Array.from({ length: 200 }, () => later.take(600_000));
+    const given = Array.from({ length: 200 }, () => take(600_000));
     expect(perSecond(given, 600_000)).toEqual(Array.from({ length: 10 }, () => 20));
   });
 
+  it('R51: 100 claims a second for ten minutes, nine of ten paid within 10 s: the others are looked at within 25 s of their end', () => {
+    const { take, clock, book } = turns(20);
+    const late: number[] = [];
+    const claims = 60_000;
+    for (let i = 0; i < claims; i += 1) {
+      clock.ms += 10;
+      book.claimed();
+      const delay = take(600_000, `hold-${i}`) - 600_000;
+      if (i % 10 === 0) late.push(delay);
+      const paid = i - 1000;
+      if (paid % 10 !== 0) book.giveBack(`hold-${paid}`);
+    }
+    expect(late).toHaveLength(claims / 10);
+    expect(Math.max(...late)).toBeLessThan(25_000);
+  });
+
+  it('F13: a hold that is extended, or claimed again, has one turn and not two', () => {
+    const { take } = turns(10);
+    take(600_000, 'first');
+    take(600_000, 'first');
+    expect(take(600_000, 'second')).toBe(600_100);
+    take(900_000, 'second');
+    expect(take(600_150, 'third')).toBe(600_150);
+  });
+
+  it('S10: a turn is found at once, behind 100,000 others too', () => {
+    const { take } = turns(20);
+    const began = performance.now();
+    for (let i = 0; i < 99_999; i += 1) take(600_000);
+    expect(take(600_000)).toBe(600_000 + 99_999 * 50 - 50);
+    expect(performance.now() - began).toBeLessThan(5000);
+  });
+
   it('S10: turns that have passed are forgotten', () => {
-    const { turns: long, clock } = turns(20);
+    const { take, clock, book } = turns(20);
     for (let i = 0; i < 5000; i += 1) {
-      long.take(1000);
+      take(1000);
       clock.ms += 100;
     }
-    expect(long.kept).toBeLessThan(250);
+    expect(book.kept).toBeLessThan(400);
+  });
+});
+
+describe('inTurn', () => {
+  const answers: Record<string, unknown> = {};
+  const activities = (book: Turns) =>
+    inTurn(
+      Object.fromEntries(
+        ['claim', 'extend', 'confirm', 'cancel'].map((name) => [
+          name,
+          () => Promise.resolve(answers[name]),
+        ]),
+      ) as unknown as Activities,
+      book,
+    );
+  const asked = (holdId: string) => ({ holdId }) as Parameters<Activities['claim']>[0];
+  const remainingMs = 60_000;
+  const held = { outcome: 'HELD', remainingMs };
+
+  it('F13: every answer that gives a hold its time says its turn, and no other one does', async () => {
+    const { claim, extend } = activities(turns(1).book);
+    answers['claim'] = held;
+    expect(await claim(asked('a'))).toEqual({ ...held, turnInMs: 60_000 });
+    answers['claim'] = { outcome: 'ALREADY', status: 'HELD', remainingMs };
+    expect(await claim(asked('b'))).toEqual({ ...(answers['claim'] as object), turnInMs: 60_100 });
+    answers['extend'] = { outcome: 'EXTENDED', remainingMs };
+    expect(await extend('c', 60, 'request', 'shop')).toMatchObject({ turnInMs: 60_200 });
+
+    for (const other of [
+      { outcome: 'ALREADY', status: 'CONFIRMED', remainingMs },
+      { outcome: 'INSUFFICIENT_STOCK', shortfalls: [] },
+      { outcome: 'CLAIM_TOO_LATE' },
+    ]) {
+      answers['claim'] = other;
+      expect(await claim(asked('d'))).toEqual(other);
+    }
+    answers['extend'] = { outcome: 'ALREADY', status: 'EXPIRED' };
+    expect(await extend('d', 60, 'request', 'shop')).toEqual(answers['extend']);
+  });
+
+  it('F13: a hold that is paid or cancelled gives its turn back, and one that is neither keeps it', async () => {
+    for (const [name, outcome, next] of [
+      ['confirm', 'CONFIRMED', 60_050],
+      ['confirm', 'PAYMENT_PENDING', 60_100],
+      ['cancel', 'CANCELLED', 60_050],
+      ['cancel', 'PAYMENT_PENDING', 60_100],
+    ] as const) {
+      const { book, take } = turns(1);
+      const { claim, confirm, cancel } = activities(book);
+      answers['claim'] = held;
+      await claim(asked('a'));
+      answers[name] = { outcome };
+      const answer =
+        name === 'confirm'
+          ? await confirm('a', { provider: 'fake', paymentId: 'p1' })
+          : await cancel('a', 'no longer wanted', 'shop');
+      expect(answer).toEqual({ outcome });
+      expect(take(60_050), `${name} ${outcome}`).toBe(next);
+    }
   });
 });

@@ -7,7 +7,7 @@ import type { Point } from './points.js';
 import { cancel, claimAgain, extend, withinMs } from './talk.js';
 
 /** Temporal's own cancel, at every point of a hold's life, on the real database. */
-const counter = sharedCounter({ claims: 20, changes: 20 });
+const counter = sharedCounter({ local: 20, changes: 20 });
 
 /** How each ends: what was under way counts first, then the cancel. */
 const ends: Record<Point, 'CANCELLED' | 'CONFIRMED' | 'EXPIRED'> = {

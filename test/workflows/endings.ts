@@ -110,6 +110,15 @@ export const endings: Record<string, (shop: Engine, database: FakeDatabase) => P
     await claimAgain(shop, wanted);
     return workflowId(wanted.holdId);
   },
+  /** The first try, a local activity, does not get through. */
+  async expiredFoundOut(shop, database) {
+    database.holdMs = 500;
+    database.instead.expire = (call) => {
+      if (call <= 2) throw new Error('Postgres is away');
+      return undefined;
+    };
+    return workflowId((await hold(shop)).holdId);
+  },
   async claimFoundOut(shop, database) {
     database.instead.claim = (call) => {
       if (call <= 7) throw new Error('Postgres is away');

@@ -36,9 +36,10 @@ export interface EngineOptions {
   workflowBundle?: WorkflowBundleOption;
   /** Activities at once, for tests that stop many of them halfway. */
   tasks?: number;
-  claims?: number;
+  local?: number;
   changes?: number;
   expiries?: number;
+  endsPerSecond?: number;
 }
 
 /** Before the first worker of a process or a file: problems are collected, the rest is not printed. */

@@ -1,4 +1,6 @@
+import { tsToMs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { workflowId } from '../../workflows/contract.js';
 import { endOf, engine, until } from './engine.js';
 import type { Engine } from './engine.js';
 import { FakeDatabase } from './fakeDatabase.js';
@@ -11,7 +13,8 @@ let shop: Engine;
 
 beforeAll(async () => {
   // Fewer places than there are expiries in the test, of any kind.
-  shop = await engine(gates.wrap(database.activities()), { tasks: 4, changes: 2, expiries: 2 });
+  const few = { tasks: 4, changes: 2, expiries: 2, endsPerSecond: 1 };
+  shop = await engine(gates.wrap(database.activities()), few);
   await shop.start();
 });
 afterAll(async () => {
@@ -44,6 +47,30 @@ it('F35: expiries that stand still give their workflow tasks back within 2 s and
   const ends = await Promise.all(due.map(({ holdId }) => endOf(shop, holdId)));
   expect(new Set(ends.map(({ outcome }) => outcome))).toEqual(new Set(['EXPIRED']));
 });
+
+it('F13, F35: holds that end together look at their end one after the other, the first one on time', async () => {
+  const endsAt = Date.now() + 2000;
+  const timers: number[] = [];
+  for (let made = 0; made < 6; made += 1) {
+    database.holdMs = endsAt - Date.now();
+    const { holdId } = await hold(shop);
+    timers.push((await timerOf(holdId)) - endsAt);
+  }
+  // None before its end; the first two are in the same tenth of a second, the others in the next ones.
+  expect(Math.min(...timers), `${timers.join(', ')}`).toBeGreaterThanOrEqual(0);
+  expect(Math.max(...timers.slice(0, 2))).toBeLessThan(1000);
+  for (const [index, late] of timers.slice(2).entries())
+    expect(late - timers[index + 1]!, `${timers.join(', ')}`).toBeGreaterThan(50);
+});
+
+/** When the timer of this hold fires, by Temporal's clock. */
+async function timerOf(holdId: string): Promise<number> {
+  const handle = shop.holds.client.workflow.getHandle(workflowId(holdId));
+  const { events } = await handle.fetchHistory();
+  const started = events!.find(({ timerStartedEventAttributes }) => timerStartedEventAttributes)!;
+  const after = started.timerStartedEventAttributes!.startToFireTimeout!;
+  return tsToMs(started.eventTime) + tsToMs(after);
+}
 
 function standing(stopped: { reached: boolean }[]): number {
   return stopped.filter(({ reached }) => reached).length;

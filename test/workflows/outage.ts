@@ -18,7 +18,7 @@ export interface Outage {
 export function sharedOutage(): Outage {
   let way: Cable;
   const counter = sharedCounter({
-    claims: 10,
+    local: 10,
     changes: 10,
     async way(url) {
       const { hostname, port } = new URL(url);

@@ -13,7 +13,7 @@ import { mutant } from './mutant.js';
 import { cancel, claimAgain, extend, pay, withinMs } from './talk.js';
 
 /** What a shop, a buyer and a payment service say to one hold in the same moment, on Postgres. */
-const counter = sharedCounter({ claims: 8, changes: 8, database: { connections: { changes: 8 } } });
+const counter = sharedCounter({ local: 8, changes: 8, database: { connections: { changes: 8 } } });
 
 /** Passes a payment on as the API does: stored, signalled, and settled by itself if the hold has ended. */
 async function paid(temporal: Engine, request: HoldRequest): Promise<void> {

@@ -7,7 +7,7 @@ import { handleOf } from './engine.js';
 import { cancel, extend, pay } from './talk.js';
 
 /** An operator resets a workflow: it runs again from an earlier task, on a database that remembers. */
-const counter = sharedCounter({ claims: 8, changes: 8 });
+const counter = sharedCounter({ local: 8, changes: 8 });
 
 /** Wire numbers of temporal.api.enums.v1.ResetReapplyType. */
 const reapply = { none: 2, all: 3 };

@@ -14,7 +14,7 @@ import type { Point, Standing } from './points.js';
 import { cancel, claimAgain, extend, pay, withinMs } from './talk.js';
 
 /** A terminated workflow runs no code: somebody else must find its hold, wherever it was. */
-const counter = sharedCounter({ claims: 70, changes: 70 });
+const counter = sharedCounter({ local: 70, changes: 70 });
 
 const messages = {
   /** The fixed update id may read the dead run's answer; the API then starts it, see checkout. */
