@@ -124,13 +124,16 @@ describe('inTurn', () => {
   const held = { outcome: 'HELD', remainingMs };
 
   it('F13: every answer that gives a hold its time says its turn, and no other one does', async () => {
-    const { claim, extend } = activities(turns(1).book);
+    const shop = activities(turns(1).book);
     answers['claim'] = held;
-    expect(await claim(asked('a'))).toEqual({ ...held, turnInMs: 60_000 });
+    expect(await shop.claim(asked('a'))).toEqual({ ...held, turnInMs: 60_000 });
     answers['claim'] = { outcome: 'ALREADY', status: 'HELD', remainingMs };
-    expect(await claim(asked('b'))).toEqual({ ...(answers['claim'] as object), turnInMs: 60_100 });
+    expect(await shop.claim(asked('b'))).toEqual({
+      ...(answers['claim'] as object),
+      turnInMs: 60_100,
+    });
     answers['extend'] = { outcome: 'EXTENDED', remainingMs };
-    expect(await extend('c', 60, 'request', 'shop')).toMatchObject({ turnInMs: 60_200 });
+    expect(await shop.extend('c', 60, 'request', 'shop')).toMatchObject({ turnInMs: 60_200 });
 
     for (const other of [
       { outcome: 'ALREADY', status: 'CONFIRMED', remainingMs },
@@ -138,10 +141,10 @@ describe('inTurn', () => {
       { outcome: 'CLAIM_TOO_LATE' },
     ]) {
       answers['claim'] = other;
-      expect(await claim(asked('d'))).toEqual(other);
+      expect(await shop.claim(asked('d'))).toEqual(other);
     }
     answers['extend'] = { outcome: 'ALREADY', status: 'EXPIRED' };
-    expect(await extend('d', 60, 'request', 'shop')).toEqual(answers['extend']);
+    expect(await shop.extend('d', 60, 'request', 'shop')).toEqual(answers['extend']);
   });
 
   it('F13: a hold that is paid or cancelled gives its turn back, and one that is neither keeps it', async () => {
@@ -152,14 +155,14 @@ describe('inTurn', () => {
       ['cancel', 'PAYMENT_PENDING', 60_100],
     ] as const) {
       const { book, take } = turns(1);
-      const { claim, confirm, cancel } = activities(book);
+      const shop = activities(book);
       answers['claim'] = held;
-      await claim(asked('a'));
+      await shop.claim(asked('a'));
       answers[name] = { outcome };
       const answer =
         name === 'confirm'
-          ? await confirm('a', { provider: 'fake', paymentId: 'p1' })
-          : await cancel('a', 'no longer wanted', 'shop');
+          ? await shop.confirm('a', { provider: 'fake', paymentId: 'p1' })
+          : await shop.cancel('a', 'no longer wanted', 'shop');
       expect(answer).toEqual({ outcome });
       expect(take(60_050), `${name} ${outcome}`).toBe(next);
     }
