@@ -23,7 +23,7 @@ export interface WorkersOptions {
   /** More than connections: most of the time they wait for a provider. */
   effects?: number;
   cachedHolds?: number;
-  /** So many ends of holds are looked at in a second, or as many as claims were made in one. */
+  /** So many ends of holds are looked at in a second, or half as many as claims were made in one. */
   endsPerSecond?: number;
 }
 
