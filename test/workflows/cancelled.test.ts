@@ -35,9 +35,10 @@ describe("B24, F39, H11: Temporal's cancel, twice within 100 ms", () => {
         const handle = handleOf(counter.temporal, request.holdId);
         await handle.cancel();
         await handle.cancel();
-        // While the activity stands, nobody is answered, and nothing else is begun.
+        // While the activity stands, nobody is answered, and nothing else is begun. A local one keeps
+        // the workflow's task: what is asked meanwhile is not even seen before its end.
         const later = [cancel(counter.temporal, request), extend(counter.temporal, request, 5)];
-        if (!point.startsWith('claim') && gate) {
+        if (!/^(claim|expire) /.test(point) && gate) {
           const begun = counter.gates.calls.get(request.holdId)!.length;
           await until('all three wait', async () => (await waiting(request)) === 3, 20_000);
           expect(counter.gates.calls.get(request.holdId)).toHaveLength(begun);
