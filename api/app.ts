@@ -106,11 +106,13 @@ export function createApi(parts: ApiParts): express.Express {
   app.set('strict routing', true);
   app.use(logRequests(parts.logger));
   app.use(securityHeaders());
-  for (const route of routes) app[route.method](route.path, ...serve(route, api));
+  const answerProblems = answerProblem(parts.logger);
+  // Also behind each route: beyond it a refusal would be matched against all other routes first.
+  for (const route of routes) app[route.method](route.path, ...serve(route, api), answerProblems);
   app.use((req: Request) => {
     throw new Problem('ROUTE_NOT_FOUND', `There is no ${req.method} ${req.path.slice(0, 200)}.`);
   });
-  app.use(answerProblem(parts.logger));
+  app.use(answerProblems);
   return app;
 }
 

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { v5 as uuidV5 } from 'uuid';
 import type { Line } from '../db/values.js';
 import { Problem } from './errors.js';
@@ -43,7 +43,7 @@ export function canonical(
     // Of the pair as JSON: ("ab", "c") and ("a", "bc") must not meet.
     holdId: uuidV5(JSON.stringify([body.buyer_id, idempotencyKey]), salt),
     idempotencyKey,
-    requestHash: createHash('sha256').update(JSON.stringify(form)).digest('hex'),
+    requestHash: hash('sha256', JSON.stringify(form)),
     buyerId: body.buyer_id,
     lines,
     holdSeconds,

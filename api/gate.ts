@@ -11,8 +11,11 @@ const waitUntilMs = 1500;
 const waitAtLeastMs = 300;
 /** Requests that wait for units, some KB each: one read tells all of them what a claim has left over. */
 const mostWaiting = 1000;
-/** Nobody is sent away for longer, however much is left to sell. */
-const mostRetrySeconds = 10;
+/**
+ * Nobody is sent away for longer, however much is left to sell. By 10 s all of a rush came back in the middle of its
+ * sale, and answering them took the engine's time.
+ */
+const mostRetrySeconds = 20;
 const lookAgainMs = 50;
 
 /** A claim that was let through. */
