@@ -17,7 +17,8 @@ const calmProbes = probes.map((_, index) => `CALM-${index + 1}`);
 const others = { sku: 'OTHER', perSecond: 5, idleSeconds: 10 };
 /** So many holds a second are made for sure; the end is as far away as that needs. */
 const madePerSecond = 20;
-const drainedWithinMs = 600_000;
+/** They have turns, at least 10 a second. */
+const drainedWithinMs = (holds: number) => 60_000 + holds * 100;
 
 /**
  * Many holds that end in the same second. Their units can be sold again at once; claims and payments
@@ -92,7 +93,7 @@ function arm(kind: Kind, options: Options): Arm {
           const meanwhile = shop.generator.start(sales(shop, 'meanwhile', 3600));
           const again = shop.generator.run(wantedAgain(shop, first.visits));
           const ended = async () => (await drain(shop)).ended >= holds;
-          const drained = await until(ended, drainedWithinMs, 250);
+          const drained = await until(ended, drainedWithinMs(holds), 250);
           meanwhile.stop();
           return { drained, sold: await meanwhile.ended, again: await again };
         });
