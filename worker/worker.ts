@@ -23,7 +23,7 @@ export interface WorkersOptions {
   /** More than connections: most of the time they wait for a provider. */
   effects?: number;
   cachedHolds?: number;
-  /** So many ends of holds are looked at in a second, or half as many as claims were made in one. */
+  /** So many ends of holds are looked at in a second, or a quarter as many as claims were made in one. */
   endsPerSecond?: number;
 }
 
@@ -44,7 +44,7 @@ const shutdownGraceTime = '12 s';
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
   const { connection, namespace, workflowBundle } = options;
   const { tasks = 100, local = 100, changes = 64, expiries = 100, effects = 10 } = options;
-  const { cachedHolds = 1000, endsPerSecond = 10 } = options;
+  const { cachedHolds = 1000, endsPerSecond = 5 } = options;
   const activities = inTurn(options.activities, new Turns(endsPerSecond));
   const queues = taskQueues(options.prefix);
   const common = {

@@ -47,10 +47,10 @@ describe('Turns', () => {
     expect(take(602_500)).toBe(603_600);
   });
 
-  it('F13: where 100 claims a second are made, 50 ends a second are looked at', () => {
+  it('F13: where 200 claims a second are made, 50 ends a second are looked at', () => {
     const { take, clock, book } = turns(20);
-    for (let i = 0; i < 100; i += 1) {
-      clock.ms += 10;
+    for (let i = 0; i < 200; i += 1) {
+      clock.ms += 5;
       book.claimed();
     }
     const given = Array.from({ length: 500 }, () => take(600_000));
@@ -146,6 +146,17 @@ describe('inTurn', () => {
     }
     answers['extend'] = { outcome: 'ALREADY', status: 'EXPIRED' };
     expect(await shop.extend('d', 60, 'request', 'shop')).toEqual(answers['extend']);
+  });
+
+  it('F13: ends are looked at by the pace of claims that took units, and of no others', async () => {
+    const { book, take } = turns(10);
+    const shop = activities(book);
+    for (const answer of [held, { outcome: 'INSUFFICIENT_STOCK', shortfalls: [] }]) {
+      answers['claim'] = answer;
+      for (let i = 0; i < 120; i += 1) await shop.claim(asked(`hold-${i}`));
+    }
+    const given = Array.from({ length: 4 }, () => take(600_000));
+    expect(given).toEqual([600_000, 600_000, 600_000, 601_000]);
   });
 
   it('F13: a hold that is paid or cancelled gives its turn back, and one that is neither keeps it', async () => {

@@ -60,11 +60,11 @@ it('F13, F35: holds that end together look at their end one after the other, the
     timers.push((await timerOf(holdId)) - endsAt);
   }
   // None before its end. Their ends differ by some ms and may lie in two tenths of a second, of which each
-  // has a turn at the end itself; the other four follow in the next tenths.
+  // has a turn at the end itself; the other four follow from a second later on.
   timers.sort((a, b) => a - b);
   expect(timers[0], `${timers.join(', ')}`).toBeGreaterThanOrEqual(0);
   expect(timers[0]).toBeLessThan(1000);
-  expect(timers[5]! - timers[1]!, `${timers.join(', ')}`).toBeGreaterThan(250);
+  expect(timers[5]! - timers[1]!, `${timers.join(', ')}`).toBeGreaterThan(900);
 });
 
 /** When the timer of this hold fires, by Temporal's clock. */
