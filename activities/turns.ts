@@ -35,7 +35,7 @@ export class Turns {
   #sweptMs = 0;
 
   /** @param perSecond how many ends a second are looked at in any case */
-  constructor(perSecond: number, now: () => number = Date.now) {
+  constructor(perSecond: number, now: () => number = () => performance.now()) {
     this.#perSecond = perSecond;
     this.#now = now;
   }
@@ -54,10 +54,12 @@ export class Turns {
     this.giveBack(holdId);
     this.#forget();
     const pace = Math.max(this.#perSecond, (this.#claims.length * 1000) / paceMs / 4);
-    const most = Math.ceil((pace * slotMs) / 1000);
     const endMs = this.#now() + remainingMs;
     const first = Math.floor(endMs / slotMs);
-    const full = (slot: number) => (this.#given.get(slot) ?? 0) >= most;
+    // Five a second are one in every other slot; rounded up for each slot they would be ten.
+    const until = (slot: number) => Math.floor((slot * pace * slotMs) / 1000);
+    const most = (slot: number) => Math.max(until(slot + 1) - until(slot), slot === first ? 1 : 0);
+    const full = (slot: number) => (this.#given.get(slot) ?? 0) >= most(slot);
     let slot = this.#next.get(first) ?? (full(first) ? first + pauseSlots : first);
     while (full(slot)) slot += 1;
     this.#given.set(slot, (this.#given.get(slot) ?? 0) + 1);
@@ -100,10 +102,11 @@ export interface InTurn {
 
 /** Says with each answer that gives a hold its time when its workflow is to look at the end. */
 export function inTurn(activities: Activities, turns: Turns): Activities {
-  const given = <Answer extends { remainingMs: number }>(holdId: string, answer: Answer) => ({
-    ...answer,
-    turnInMs: turns.take(holdId, answer.remainingMs),
-  });
+  const given = <Answer extends { remainingMs: number }>(holdId: string, answer: Answer) =>
+    // What is not a time gets no turn: the workflow asks again (F12).
+    Number.isFinite(answer.remainingMs)
+      ? { ...answer, turnInMs: turns.take(holdId, answer.remainingMs) }
+      : answer;
   return {
     ...activities,
     claim: async (request) => {

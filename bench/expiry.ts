@@ -17,8 +17,8 @@ const calmProbes = probes.map((_, index) => `CALM-${index + 1}`);
 const others = { sku: 'OTHER', perSecond: 5, idleSeconds: 10 };
 /** So many holds a second are made for sure; the end is as far away as that needs. */
 const madePerSecond = 20;
-/** They have turns, at least 5 a second. */
-const drainedWithinMs = (holds: number) => 60_000 + holds * 200;
+/** They have turns, at least 10 a second. */
+const drainedWithinMs = (holds: number) => 60_000 + holds * 100;
 
 /**
  * Many holds that end in the same second. Their units can be sold again at once; claims and payments

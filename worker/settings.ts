@@ -26,7 +26,7 @@ const environment = z.object({
   /** Open holds kept in memory, about 0.25 MB each; others are read again when something happens. */
   TAHAN_CACHED_HOLDS: count(1000, 100_000),
   /** Ends of holds that a worker looks at in a second; more when it claims more (activities/turns.ts). */
-  TAHAN_ENDS_PER_SECOND: count(5, 10_000),
+  TAHAN_ENDS_PER_SECOND: count(10, 10_000),
   /** The provider that is asked for refunds (docs/payment-provider.md), and the secret shared with it. */
   TAHAN_REFUND_URL: text.optional(),
   TAHAN_REFUND_SECRET: text.optional(),

@@ -44,7 +44,7 @@ const shutdownGraceTime = '12 s';
 export async function createWorkers(options: WorkersOptions): Promise<Workers> {
   const { connection, namespace, workflowBundle } = options;
   const { tasks = 100, local = 100, changes = 64, expiries = 100, effects = 10 } = options;
-  const { cachedHolds = 1000, endsPerSecond = 5 } = options;
+  const { cachedHolds = 1000, endsPerSecond = 10 } = options;
   const activities = inTurn(options.activities, new Turns(endsPerSecond));
   const queues = taskQueues(options.prefix);
   const common = {

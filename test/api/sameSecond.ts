@@ -79,7 +79,7 @@ export async function sameSecond(
   const drained = (async () => {
     const from = Date.now();
     if (!timers) await start();
-    await until('all have ended', async () => (await open()) === 0, 600_000);
+    await until('all have ended', async () => (await open()) === 0, Math.max(600_000, count * 110));
     over = true;
     return Date.now() - from;
   })();

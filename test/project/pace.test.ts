@@ -60,7 +60,7 @@ describe('claims under way (R14, F35)', () => {
     expect(pace.limit).toBe(8);
   });
 
-  it('are measured right when claims come back together, as those do that were let through together', () => {
+  it('are not taken for fewer when claims come back together, as those do that were let through together', () => {
     const pace = new Pace(1000);
     const limits: number[] = [];
     while (!pace.full) pace.began();
