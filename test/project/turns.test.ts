@@ -65,6 +65,19 @@ describe('Turns', () => {
     }
   });
 
+  it('F13: one hold in each tenth of a second is on time, however slow the pace is', () => {
+    const { take } = turns(1);
+    for (let at = 600_000; at < 602_000; at += 100) expect(take(at)).toBe(at);
+  });
+
+  it('F13: a turn is given back once', () => {
+    const { take, book } = turns(10);
+    take(600_000, 'first');
+    book.giveBack('first');
+    book.giveBack('first');
+    expect([take(600_000), take(600_000)]).toEqual([600_000, 601_000]);
+  });
+
   it('F12: an answer without a time gets no turn', async () => {
     const { book } = turns(1);
     const answer = { outcome: 'HELD', remainingMs: undefined };
