@@ -2,10 +2,7 @@ import type { Activities } from './index.js';
 
 /** Turns are given by the tenth of a second. */
 const slotMs = 100;
-/**
- * The first second after the end of a crowd belongs to those who want its units, and come at that moment: with it 20 of
- * them held theirs within 1.0 s (p99), without it within 1.3 s.
- */
+/** The first second after the end of a crowd belongs to those who want its units, and come at that moment. */
 const pauseSlots = 10;
 /** The pace of claims is that of the last second. */
 const paceMs = 1000;
